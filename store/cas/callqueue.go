@@ -60,6 +60,15 @@ func (q *callQueue) beginOrJoin(r *applyCall) (leads, waits bool) {
 	return false, true
 }
 
+// tryBegin begins a transaction for a call if none is under way, and reports whether it does.
+func (q *callQueue) tryBegin() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	began := !q.busy
+	q.busy = true
+	return began
+}
+
 // takeBatch ends a transaction, and returns the calls of the next one. It is over if there are none.
 func (q *callQueue) takeBatch() (batch []*applyCall) {
 	q.mu.Lock()
@@ -97,6 +106,9 @@ func (q *callQueue) takeMatching(match func(*applyCall) bool) (front []*applyCal
 	n := 0
 	for n < min(len(q.waiting), maxTurns) && match(q.waiting[n]) {
 		n++
+	}
+	if n == 0 {
+		return nil
 	}
 	front = slices.Clone(q.waiting[:n])
 	q.waiting = append([]*applyCall(nil), q.waiting[n:]...)

@@ -30,8 +30,8 @@ type decideInput struct {
 	undos []*undo  // those of turns that must not be done twice, in the order of their turns
 	rest  lineRest // of this server's line, beside those in the queue
 
-	joint       bool  // the one turn is a part of a joint change
-	nonBlocking bool  // which does not hold up others if it waits
+	joint       bool  // each turn is a part of a joint change
+	nonBlocking bool  // one that does not hold up others if it waits
 	at          int64 // when all parts of that are decided; 0 for any other
 
 	now        int64  // the store's time, Unix ns
@@ -99,8 +99,8 @@ type decider struct {
 	refusedBefore int64
 
 	// Of a part of a joint change, once that was served.
-	withheld bool // it took no effect, though this part may have been granted
-	waits    bool // it goes on waiting at this name
+	withheld []bool // by turn: it took no effect, though this part may have been granted; nil for any other
+	waits    bool   // it goes on waiting at this name
 }
 
 // decide serves a queue on what is known of a record, and returns what is to become of that. It has no other
@@ -291,8 +291,9 @@ func (d *decider) noteEffects(tell bool) {
 	out.write = out.write || tell
 	for i := range in.turns {
 		turn, answer := &in.turns[i], &out.decisions[i]
-		granted := answer.Outcome == gatehouse.Granted && !d.withheld
-		if !d.withheld {
+		withheld := d.withheld != nil && d.withheld[i]
+		granted := answer.Outcome == gatehouse.Granted && !withheld
+		if !withheld {
 			out.next.fence = max(out.next.fence, answer.Fence)
 		}
 		switch turn.Op {

@@ -19,8 +19,8 @@ func (s *Store) ApplyJoint(c *control.JointChange) {
 	s.beginJoint(c).enterQueues()
 }
 
-// A jointTransaction serves one joint change. Unlike a [transaction] it serves one call alone, and has
-// several records to decide on:
+// A jointTransaction serves a joint change, and with it others over the same names that wait behind it.
+// Unlike a [transaction] it has several records to decide on:
 //
 //	entering ── it leads the queues of all names ──► decide ◄──────────────────────────────┐
 //	   │ store away                                    │  ask: all records are compared     │
@@ -35,8 +35,10 @@ type jointTransaction struct {
 	store         *Store
 	replyCallback func([]Reply, error) // goes on when the backend has answered
 
-	change *control.JointChange
-	parts  []jointPart
+	calls  []servedChange      // its own, and those that it serves with it
+	riders []*jointTransaction // whose calls these were
+	parts  []jointPart         // one for each name, and then one for the record of each grant
+	names  int                 // how many are names
 
 	entered atomic.Int32    // the queues that it leads or waits in
 	late    atomic.Bool     // it has waited in them for too long
@@ -45,7 +47,6 @@ type jointTransaction struct {
 	budget  context.Context // ends when its time is up
 
 	served     []control.JointPart // room for a decision
-	granted    bool                // by the last one
 	nonce      uint64
 	keys       []gatehouse.Key
 	changes    []RecordChange // that are under way
@@ -61,30 +62,11 @@ type jointTransaction struct {
 	pending bool // it takes back what a call that failed has left; the undos are those of the parts
 }
 
-// mayWait reports whether the transaction has time to wait in a queue, and sees that it does not wait for too
-// long. It is called with the lock of that queue, so that either endWaiting finds it there or it does not
-// wait.
-func (t *jointTransaction) mayWait() bool {
-	if t.timer == nil {
-		t.timer = time.AfterFunc(t.store.config.Timeout, t.endWaiting)
-	}
-	return !t.late.Load()
-}
-
-// endWaiting ends a transaction that waits in a queue for too long: meanwhile the calls for its other names
-// wait behind it, perhaps for a name that they are not about.
-func (t *jointTransaction) endWaiting() {
-	t.late.Store(true)
-	i := int(t.entered.Load()) - 1
-	// If it is not there it is on the way to the next queue, and ends before that.
-	if i >= 0 && t.parts[i].entry.calls.leaveQueue(&t.parts[i].place) {
-		t.abandon(i, t.lateError())
-	}
-}
-
-func (t *jointTransaction) lateError() error {
-	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s and others: other calls for these names took %s",
-		t.keys[0], t.store.config.Timeout)
+// A servedChange is one change that a joint transaction serves.
+type servedChange struct {
+	change  *control.JointChange
+	record  int  // the part of its grant's record; -1 if it has none
+	granted bool // by the last decision
 }
 
 // A jointPart is one name of a joint transaction.
@@ -95,8 +77,10 @@ type jointPart struct {
 	line  takenLine
 	undo  undo // if the turn takes back a grant
 
-	turn       [1]control.Turn // as it came
-	served     control.Part    // a copy, as it was decided on last
+	turns      []control.Turn // as they came, one of each call that is about the name
+	withheld   []bool         // by turn: its change took no effect, by the last decision
+	waits      bool           // the last of them, as nothing but time is in the way of its change
+	served     control.Part   // a copy of that, as it was decided on last
 	undos      [1]*undo
 	in         decideInput
 	update     recordUpdate
@@ -115,19 +99,34 @@ func newJointTransaction(s *Store) *jointTransaction {
 func (s *Store) beginJoint(c *control.JointChange) *jointTransaction {
 	n := len(c.Parts)
 	t := s.joints.Get().(*jointTransaction)
-	t.change, t.retries = c, newRetryState()
+	t.retries, t.names = newRetryState(), n
 	t.parts = slices.Grow(t.parts[:0], n)[:n]
+	for i := range t.parts {
+		p := &t.parts[i]
+		p.Part, p.turns, p.place.joint = &c.Parts[i], append(p.turns[:0], c.Parts[i].Turn), t
+		p.entry = s.cache.entryFor(c.Parts[i].Key)
+		if isGrantUndo(&p.turns[0]) {
+			p.undo = newUndos(p.turns, 0)[0]
+		}
+	}
+	one := servedChange{change: c, record: -1}
+	if c.Parts[n-1].Key.Kind == gatehouse.Grant {
+		t.names--
+		one.record = t.names
+	}
+	t.calls = append(t.calls[:0], one)
+	t.makeRoom()
+	return t
+}
+
+// makeRoom makes room for what is asked about each part.
+func (t *jointTransaction) makeRoom() {
+	n := len(t.parts)
 	t.keys, t.changes = slices.Grow(t.keys[:0], n)[:n], slices.Grow(t.changes[:0], n)[:n]
 	t.served = slices.Grow(t.served[:0], n)[:n]
 	for i := range t.parts {
-		p := &t.parts[i]
-		p.Part, p.turn[0], p.place.joint = &c.Parts[i], c.Parts[i].Turn, t
-		p.entry, t.keys[i] = s.cache.entryFor(c.Parts[i].Key), c.Parts[i].Key
-		if isGrantUndo(&p.turn[0]) {
-			p.undo = newUndos(p.turn[:], 0)[0]
-		}
+		t.keys[i] = t.parts[i].Key
 	}
-	return t
 }
 
 // release lets go of what belongs to the caller, and keeps the room for another change.
@@ -136,52 +135,29 @@ func (t *jointTransaction) release() {
 		p := &t.parts[i]
 		clear(p.buffers.queue)
 		clear(p.buffers.decisions)
-		*p = jointPart{buffers: p.buffers}
+		clear(p.turns)
+		*p = jointPart{buffers: p.buffers, turns: p.turns, withheld: p.withheld}
 	}
+	clear(t.calls)
+	clear(t.riders)
 	clear(t.changes)
 	clear(t.served)
 	*t = jointTransaction{
-		store: t.store, replyCallback: t.replyCallback,
+		store: t.store, replyCallback: t.replyCallback, calls: t.calls, riders: t.riders[:0],
 		parts: t.parts, keys: t.keys, changes: t.changes, served: t.served,
 	}
 	t.store.joints.Put(t)
-}
-
-// enterQueues enters the queues that are left, until it has to wait in one. Then the transaction under way
-// there goes on with it.
-func (t *jointTransaction) enterQueues() {
-	for {
-		i := int(t.entered.Load())
-		if t.late.Load() {
-			t.abandon(i, t.lateError())
-			return
-		}
-		if i == len(t.parts) {
-			break
-		}
-		// Counted first: once it waits, another goroutine may take over at any time.
-		t.entered.Add(1)
-		p := &t.parts[i]
-		leads, waits := p.entry.calls.beginOrJoin(&p.place)
-		switch {
-		case waits:
-			return
-		case !leads:
-			t.abandon(i, t.lateError())
-			return
-		}
-	}
-	t.begin()
 }
 
 // begin begins to serve the transaction, all of whose queues it leads.
 func (t *jointTransaction) begin() {
 	s := t.store
 	t.timed = t.timer != nil && !t.timer.Stop()
+	t.takeRiders()
 	t.budget = s.budgets.currentBudget(s.clock.elapsedTime(), s.config.Timeout)
 	for i := range t.parts {
 		p := &t.parts[i]
-		p.line = s.watches.takeOut(p.Key, p.turn[:])
+		p.line = s.watches.takeOut(p.Key, p.turns)
 		if p.entry.stale.Swap(false) {
 			p.entry.known.current = false
 		}
@@ -257,69 +233,41 @@ func (t *jointTransaction) finish(err error) {
 		away = err
 	}
 	// The queues go on before the caller is told, as it may come back from within.
-	next, done := t.leaveQueues(len(t.parts), away), t.change.Done
+	next := t.leaveQueues(len(t.parts), away)
+	var room [4]func(error) // most serve few calls
+	done := room[:0]
+	for i := range t.calls {
+		done = append(done, t.calls[i].change.Done)
+	}
+	for _, rider := range t.riders {
+		rider.releaseUntimed()
+	}
+	t.releaseUntimed() // before the callbacks, which may need one for their next call
+	for _, one := range done {
+		one(err)
+	}
+	for _, start := range next {
+		start()
+	}
+}
+
+// releaseUntimed releases the transaction, unless something else may still look at it.
+func (t *jointTransaction) releaseUntimed() {
 	if !t.pending && !t.timed {
-		t.release() // before the callback, which may need one for its next call
-	}
-	done(err)
-	for _, start := range next {
-		start()
-	}
-}
-
-// leaveQueues ends its lead of the first queues, and returns what is to be done for those that come next.
-func (t *jointTransaction) leaveQueues(led int, away error) (next []func()) {
-	s := t.store
-	for i := range led {
-		e := t.parts[i].entry
-		if away != nil {
-			waiting := e.calls.takeAll()
-			next = append(next, func() { s.failWaiting(e, waiting, away) })
-			continue
-		}
-		if batch := e.calls.takeBatch(); len(batch) > 0 {
-			// Of several queues each goes on by itself.
-			next = append(next, func() { go s.startTransaction(e, batch) })
-		}
-	}
-	return next
-}
-
-// failWaiting ends calls that wait behind one that has found the store away: they would wait as long, for the
-// same answer.
-func (s *Store) failWaiting(e *entry, waiting []*applyCall, away error) {
-	var calls []*applyCall
-	for _, r := range waiting {
-		if r.joint == nil {
-			calls = append(calls, r)
-			continue
-		}
-		// It leads all queues that it has entered but the last, out of which it was taken.
-		r.joint.abandon(int(r.joint.entered.Load())-1, away)
-	}
-	s.failCalls(e.key, calls, away)
-	s.notifyCallers(calls)
-}
-
-// abandon ends a transaction that leads some queues and has asked nothing yet.
-func (t *jointTransaction) abandon(led int, err error) {
-	if t.timer != nil {
-		t.timer.Stop()
-	}
-	t.fail()
-	next, done := t.leaveQueues(led, nil), t.change.Done
-	done(err)
-	for _, start := range next {
-		start()
+		t.release()
 	}
 }
 
 // deliverDecisions hands the decisions out.
 func (t *jointTransaction) deliverDecisions() {
-	t.change.Granted = t.granted
-	for i := range t.parts {
-		p := &t.parts[i]
-		p.Turn.Decision, p.Turn.Err = p.update.decisions[0], nil
+	for i := range t.calls {
+		call := &t.calls[i]
+		call.change.Granted = call.granted
+		for j := range call.change.Parts {
+			at, turn := call.placeOf(j, i)
+			answered := &call.change.Parts[j].Turn
+			answered.Decision, answered.Err = t.parts[at].update.decisions[turn], nil
+		}
 	}
 }
 
@@ -335,13 +283,13 @@ func (t *jointTransaction) forgetDecided() {
 // fail notes that the call ends with an error, and what is to be taken back for it.
 func (t *jointTransaction) fail() {
 	s := t.store
-	s.counters.failures.Add(1)
+	s.counters.failures.Add(uint64(len(t.calls)))
 	if len(t.unresolved) > 0 {
 		s.counters.unknown.Add(1)
 		s.undos.addUnresolvedJoint(t)
 	}
 	// One that takes something back for a call that failed is in the list of those already.
-	if !t.pending && isGrantUndo(&t.parts[0].turn[0]) {
+	if !t.pending && isGrantUndo(&t.parts[0].turns[0]) {
 		s.undos.addFailedJoint(t)
 	}
 }
@@ -353,7 +301,7 @@ func (t *jointTransaction) postpone(err error) bool {
 	if !isConflict(err) || len(t.unresolved) > 0 || !known {
 		return false
 	}
-	may := func(p jointPart) bool { return mayPostpone(p.turn[0]) }
+	may := func(p jointPart) bool { return mayPostpone(p.turns[0]) }
 	if !slices.ContainsFunc(t.parts, may) {
 		return false
 	}
@@ -367,9 +315,9 @@ func (t *jointTransaction) postpone(err error) bool {
 		if p.Key.Kind == gatehouse.Grant {
 			p.Turn.Decision.Outcome, p.Turn.Decision.RetryAfter = gatehouse.Granted, 0
 		}
-		p.decider.waits = p.Key.Kind != gatehouse.Grant && mayPostpone(p.turn[0])
+		p.decider.waits = p.Key.Kind != gatehouse.Grant && mayPostpone(p.turns[0])
 	}
-	t.change.Granted = false
+	t.calls[0].change.Granted = false
 	return true
 }
 
@@ -383,8 +331,8 @@ func (t *jointTransaction) putBackLines(err error) {
 		var waiting []waiter
 		if err == nil && p.decider.waits {
 			one := waiter{
-				since:  sinceOf(&p.turn[0], p.Turn.Decision.At.UnixNano()),
-				ticket: p.turn[0].Ticket, nonBlocking: p.NonBlocking,
+				since:  sinceOf(&p.turns[0], p.Turn.Decision.At.UnixNano()),
+				ticket: p.turns[0].Ticket, nonBlocking: p.NonBlocking,
 			}
 			waiting = append(waiting, one)
 		}

@@ -63,14 +63,23 @@ func (c *jointCase) parts(t *testing.T) []jointPart {
 		if c.wait != 0 {
 			p.Parts[i].Turn.Ticket = FirstTicket(1) + 5
 		}
-		parts[i].Part, parts[i].turn[0] = &p.Parts[i], p.Parts[i].Turn
+		parts[i].Part, parts[i].turns = &p.Parts[i], []control.Turn{p.Parts[i].Turn}
 		parts[i].in = *one.input(t)
-		parts[i].in.turns = parts[i].turn[:]
+		parts[i].in.turns = parts[i].turns
 	}
 	if c.change != nil {
 		c.change(parts)
 	}
 	return parts
+}
+
+// changeOf is the change that has these parts.
+func (c *jointCase) changeOf(parts []jointPart) *control.JointChange {
+	change := new(control.JointChange)
+	for i := range parts {
+		change.Parts = append(change.Parts, *parts[i].Part)
+	}
+	return change
 }
 
 // tellJoint says what is decided, and what becomes of each record: only what differs from before.
@@ -95,8 +104,9 @@ func TestDecideJoint(t *testing.T) {
 		// Twice, as after a conflict: the first time leaves no trace.
 		for range 2 {
 			parts := c.parts(t)
-			granted := decideJoint(parts, make([]control.JointPart, len(parts)))
-			if got := tellJoint(granted, parts); got != c.result {
+			calls := []servedChange{{change: c.changeOf(parts), record: len(parts) - 1}}
+			decideJoint(parts, calls, make([]control.JointPart, len(parts)))
+			if got := tellJoint(calls[0].granted, parts); got != c.result {
 				t.Errorf("%s:\n got  %s\n want %s", c.name, got, c.result)
 			}
 		}
@@ -141,7 +151,7 @@ func plainJointCases() []jointCase {
 			record: map[string]storedRecord{"b": {deletedAt: fromStart(500 * time.Millisecond)}},
 			change: func(parts []jointPart) {
 				for i := range parts {
-					turn := &parts[i].turn[0]
+					turn := &parts[i].turns[0]
 					turn.Again, turn.Since = true, atStart()
 				}
 			},

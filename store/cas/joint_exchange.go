@@ -112,7 +112,7 @@ func (t *jointTransaction) decideTurns(now int64) {
 		p.in = decideInput{
 			server: t.store.server, kind: k.kind, record: &k.record, state: k.state,
 			endedHolds: k.endedHolds, refusals: p.entry.unstored.refusalCount,
-			turns: p.turn[:], rest: p.line.rest, now: now, nonce: t.nonce, recordFull: p.recordFull,
+			turns: p.turns, rest: p.line.rest, now: now, nonce: t.nonce, recordFull: p.recordFull,
 		}
 		if p.undo.id != 0 {
 			p.undo.turn, p.undos[0] = 0, &p.undo
@@ -122,7 +122,7 @@ func (t *jointTransaction) decideTurns(now int64) {
 			p.in.minFence = k.minFence + rand.Uint64N(fenceBits)
 		}
 	}
-	t.granted = decideJoint(t.parts, t.served)
+	decideJoint(t.parts, t.calls, t.served)
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.entry.unstored.count = p.update.unstored
@@ -285,11 +285,12 @@ func (t *jointTransaction) onConfirmed(replies []Reply) (over bool, err error) {
 	t.noteStored()
 	// The backend has ended holds since. If nothing was granted the decision holds no more; what was granted
 	// does not rest on records that were only read.
-	if ended && !t.granted {
+	granted := slices.ContainsFunc(t.calls, func(c servedChange) bool { return c.granted })
+	if ended && !granted {
 		t.fresh = true
 		return false, nil
 	}
-	if t.granted {
+	if granted {
 		for i := range t.parts {
 			t.parts[i].entry.contention.conflicts = 0
 		}

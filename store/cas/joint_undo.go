@@ -13,14 +13,17 @@ import (
 
 // A jointAttempt is a joint change that was sent, and not answered.
 type jointAttempt struct {
-	granted bool
+	granted []bool    // by call
 	parts   []attempt // of the records
 	changed []bool    // that it was to change
 }
 
 // newAttempt is the change under way.
 func (t *jointTransaction) newAttempt() jointAttempt {
-	a := jointAttempt{granted: t.granted}
+	a := jointAttempt{}
+	for i := range t.calls {
+		a.granted = append(a.granted, t.calls[i].granted)
+	}
 	for i := range t.parts {
 		p := &t.parts[i]
 		one := attempt{nonce: t.nonce, decisions: slices.Clone(p.update.decisions)}
@@ -56,11 +59,13 @@ func (t *jointTransaction) resolveAttempts() (done bool, err error) {
 
 // adoptAttempt takes over the decisions under which a change was made.
 func (t *jointTransaction) adoptAttempt(a *jointAttempt) {
-	t.granted = a.granted
+	for i := range t.calls {
+		t.calls[i].granted = a.granted[i]
+	}
 	for i := range t.parts {
 		p := &t.parts[i]
 		p.update.decisions = append(p.update.decisions[:0], a.parts[i].decisions...)
-		p.decider.waits = p.decider.waits && !a.granted
+		p.decider.waits = p.decider.waits && !a.granted[0] // one that waits is served alone
 		if a.changed[i] {
 			p.entry.unstored.count = 0
 		}
@@ -92,32 +97,38 @@ func (q *undoQueue) addUnresolvedJoint(t *jointTransaction) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range t.unresolved {
-		a := &t.unresolved[i]
-		if !a.granted || !canUndoJoint(&t.parts[0].turn[0]) {
-			continue
-		}
-		one := new(pendingJointUndo)
-		for j := range t.parts {
-			p, try := &t.parts[j], &a.parts[j]
-			d := &try.decisions[0]
-			if d.Outcome != gatehouse.Granted {
-				continue // it was optional
+		for j := range t.calls {
+			if t.unresolved[i].granted[j] && canUndoJoint(&t.calls[j].change.Parts[0].Turn) {
+				q.appendUndo(pendingUndo{joint: t.undoCall(j, &t.unresolved[i])})
 			}
-			made := &attempt{nonce: try.nonce, base: try.base}
-			one.parts = append(one.parts, p.undoOf(d))
-			// Tokens have no identity: they are given back only if it is certain that they were taken.
-			one.undos = append(one.undos, undo{
-				id: rand.Uint64(), onlyIf: made, shared: p.Key.Kind.Limiter(),
-			})
 		}
-		q.appendUndo(pendingUndo{joint: one})
 	}
 	q.startTimer()
 }
 
-// undoOf is what takes back what a part was granted.
-func (p *jointPart) undoOf(d *gatehouse.Decision) control.Part {
-	part := control.Part{Key: p.Key, Turn: p.turn[0], Optional: p.Optional, NonBlocking: p.NonBlocking}
+// undoCall is what takes back what a call was granted by a change that may have been made.
+func (t *jointTransaction) undoCall(number int, a *jointAttempt) *pendingJointUndo {
+	one, call := new(pendingJointUndo), &t.calls[number]
+	for i := range call.change.Parts {
+		at, turn := call.placeOf(i, number)
+		p, try := &t.parts[at], &a.parts[at]
+		d := &try.decisions[turn]
+		if d.Outcome != gatehouse.Granted {
+			continue // it was optional
+		}
+		made := &attempt{nonce: try.nonce, base: try.base}
+		one.parts = append(one.parts, undoOf(&call.change.Parts[i], &p.turns[turn], d))
+		// Tokens have no identity: they are given back only if it is certain that they were taken.
+		one.undos = append(one.undos, undo{
+			id: rand.Uint64(), onlyIf: made, shared: p.Key.Kind.Limiter(),
+		})
+	}
+	return one
+}
+
+// undoOf is what takes back what a part was granted in a turn, as that came.
+func undoOf(p *control.Part, turn *control.Turn, d *gatehouse.Decision) control.Part {
+	part := control.Part{Key: p.Key, Turn: *turn, Optional: p.Optional, NonBlocking: p.NonBlocking}
 	part.Turn.Granted = d
 	return control.CopyUndo([]control.Part{part})[0]
 }
@@ -125,7 +136,7 @@ func (p *jointPart) undoOf(d *gatehouse.Decision) control.Part {
 // addFailedJoint notes that a grant which was to be taken back is still there, as far as is known.
 func (q *undoQueue) addFailedJoint(t *jointTransaction) {
 	one := new(pendingJointUndo)
-	one.parts = control.CopyUndo(t.change.Parts)
+	one.parts = control.CopyUndo(t.calls[0].change.Parts)
 	for i := range t.parts {
 		one.undos = append(one.undos, t.parts[i].undo)
 	}

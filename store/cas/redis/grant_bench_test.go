@@ -39,6 +39,16 @@ func BenchmarkGrant(b *testing.B) {
 	}
 }
 
+// Grants over the same four names, which all callers want at once.
+func BenchmarkSharedGrant(b *testing.B) {
+	server := redistest.Start(b)
+	g := gate.New(openStore(b, server.Address), gate.Config{})
+	cmd := limitersOf(0, 4)
+	call := func(int) error { return takeTogether(g, &cmd) }
+	warm(b, 1, call)
+	spread(b, server, call)
+}
+
 // limitersOf is a grant over some limiters of their own for each number.
 func limitersOf(number, names int) gatehouse.GrantCommand {
 	cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire}
