@@ -78,7 +78,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	registerHolderMetric(metrics, store.countHolders)
 	observer := newObserver(p, metrics)
 	proc := &serverProcess{
-		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
+		metrics: metrics, log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
 		budget: newBudget(s.maxBuffered, metrics), memory: memory,
 		gate: gate.New(store.Store, gate.Config{
 			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.firstTicket, MaxPause: s.maxPause,
@@ -100,6 +100,8 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		l, err := proc.newHTTPListener(s, httpfront.Config{
 			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
 			Decisions: observer,
+			Activity:  proc.newActivity(s, store, observer),
+			About:     proc.newAbout(s, store),
 		})
 		if err != nil {
 			return err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
@@ -44,7 +45,7 @@ type settings struct {
 	maxNames, maxWaiters, maxLine, maxConns, maxConnsPerAddress int
 
 	maxHolders             int
-	decisions              int
+	decisions, history     int
 	maxBuffered, maxMemory size
 
 	readTimeout, writeTimeout, idleTimeout, respIdleTimeout time.Duration
@@ -80,6 +81,8 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.maxWaiters, "max-waiters", gate.DefaultWaiters,
 		"most requests waiting at once, in all lines (queues)")
 	f.IntVar(&s.maxLine, "max-line", gate.DefaultLine, "most requests waiting in line (queued) at one name")
+	f.IntVar(&s.history, "history", activity.DefaultHistory,
+		"most names with fifteen minutes of history on the page at /; 0 for none")
 	f.IntVar(&s.maxConns, "max-connections", httpfront.DefaultConns, "most connections at once")
 	f.IntVar(&s.maxConnsPerAddress, "max-connections-per-address", 0,
 		"most connections from one address; 0 is a quarter of --max-connections")
@@ -159,9 +162,6 @@ func (s *settings) findFaults() (all []settingFault) {
 	if s.respIdleTimeout < 0 {
 		note("resp-idle-timeout", "is below 0")
 	}
-	if s.decisions < 0 || s.decisions > decisions.MaxKept {
-		note("decisions", "is %d, want 0 to %d", s.decisions, decisions.MaxKept)
-	}
 	if s.storeTimeout < minStoreTimeout || s.storeTimeout > maxStoreTimeout {
 		note("store-timeout", "is %s, want %s to %s", s.storeTimeout, minStoreTimeout, maxStoreTimeout)
 	}
@@ -178,9 +178,20 @@ func (s *settings) findFaults() (all []settingFault) {
 		note("log-format", "is %q, want text, json or auto", s.logFormat)
 	}
 	s.findClientFaults(note)
+	s.findPageFaults(note)
 	s.capacity.findFaults(note)
 	s.tls.findFaults(note)
 	return all
+}
+
+// findPageFaults checks how much is kept for people to look at.
+func (s *settings) findPageFaults(note func(flag, format string, args ...any)) {
+	if s.decisions < 0 || s.decisions > decisions.MaxKept {
+		note("decisions", "is %d, want 0 to %d", s.decisions, decisions.MaxKept)
+	}
+	if s.history < 0 || s.history > activity.MaxHistory {
+		note("history", "is %d, want 0 to %d", s.history, activity.MaxHistory)
+	}
 }
 
 // findClientFaults checks the settings about clients: by which names they may address the server, and the
