@@ -9,15 +9,8 @@ type Origin struct {
 	RequestID string
 	// User is the name of the user whose request it is, empty if that is not known.
 	User string
-	// Trace is the trace that the request is a part of; the zero Trace is none.
-	Trace Trace
-}
-
-// A Trace is a place in a trace, as the field traceparent of W3C has it.
-type Trace struct {
-	ID      [16]byte
-	Span    [8]byte
-	Sampled bool // it is recorded
+	// Trace is what whoever traces the request keeps of it; nil if it is not traced.
+	Trace any
 }
 
 // DecisionID is the public id of a decision with a number. It names one that is kept to be explained.

@@ -101,7 +101,7 @@ build_etcd() {
 # Four packages start the server: it is linked once for all of them.
 build_server() {
 	export TESTED_BINARY="$folder/gatehouse"
-	go build -o "$TESTED_BINARY" ./cmd/gatehouse
+	go build -tags otel -o "$TESTED_BINARY" ./cmd/gatehouse
 }
 
 # With the race detector everything is compiled a second time. So it is here for those that need few other
@@ -161,6 +161,11 @@ test_without_epoll() {
 	go test -vet=off -ldflags=-w -tags portable -timeout 10m ./internal/front/http
 }
 
+# What is released has traces.
+test_with_traces() {
+	go test -tags otel ./internal/traces ./cmd/gatehouse
+}
+
 begin "tools" install_missing
 begin_beside etcd build_etcd
 begin "go vet" go vet ./...
@@ -172,7 +177,9 @@ begin_beside outside test_from_outside
 begin "tests with the race detector" test_with_race
 begin_beside types types_fit
 begin_beside parking test_without_epoll
+begin_beside traces test_with_traces
 begin "tests" test_others
 begin "types fit: darwin, windows, bench" finish types
 begin "parking without epoll" finish parking
+begin "tests with traces" finish traces
 begin "tests from outside" finish outside

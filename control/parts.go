@@ -75,6 +75,7 @@ func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 		part.Turn.Grant.Clip = m.Clip
 		one.Op, one.Rule, one.Cost, one.KeepLimit = cmd.Op, m.Rule, m.Cost, m.KeepLimit
 		one.Expires, one.MaxWait, one.Owner, one.Explain = cmd.Expires, cmd.MaxWait, cmd.Owner, cmd.Explain
+		one.Origin = cmd.Origin
 		if !m.Key.Kind.Limiter() {
 			one.Holder = holder
 		}

@@ -130,14 +130,17 @@ func (g *Gate) Do(
 	// the turn to the caller, as every further copy would take longer than the rest of this function.
 	if g.begin(c.alone[:], c.round) {
 		turn := c.round.answeredTurn(0)
-		if turn.Err == nil {
+		err = turn.Err
+		if err == nil {
 			g.addWaiting(r, &turn.Decision)
-			if g.config.Observer != nil {
-				g.observeRequest(r, &turn.Decision)
-			}
+		}
+		if g.config.Observer != nil {
+			r.Err = err
+			g.observeRequest(r, &turn.Decision)
+		}
+		if err == nil {
 			d = turn.Decision
 		}
-		err = turn.Err
 		c.round.clearRequests()
 	} else {
 		c.round = nil

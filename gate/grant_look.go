@@ -220,7 +220,7 @@ func (r *GrantRequest) finishRequest(err error) {
 	if err != nil {
 		r.Decision = gatehouse.GrantDecision{Binding: -1, Want: r.Decision.Want[:0]}
 	}
-	if r.gate.config.Observer != nil && err == nil && r.step != stepUndo {
+	if r.gate.config.Observer != nil && r.step != stepUndo {
 		r.gate.observeGrant(r)
 	}
 	if r.Decided != nil {

@@ -6,10 +6,11 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// An Observer is told of each decision before its caller is, whichever front asked for it. It is told neither
-// of errors nor of what a gate does by itself, such as an undo. Its methods are called on any goroutine, not
-// under a lock, and on the way of every answer: they must be quick and must not block. Of what they are given
-// they may keep what cannot change, such as texts, owners and origins.
+// An Observer is told of each decision before its caller is, whichever front asked for it, and of each
+// request that ends with an Err instead. It is not told of what a gate does by itself, such as an undo. Its
+// methods are called on any goroutine, not under a lock, and on the way of every answer: they must be quick
+// and must not block. Of what they are given they may keep what cannot change, such as texts, owners and
+// origins.
 type Observer interface {
 	// ObserveRequest is told of a request and its decision, to which it may give a Number if that is a
 	// refusal. Of a refusal, waiting is how many others wait at the name.
@@ -38,7 +39,7 @@ func (g *Gate) observeRequest(r *Request, d *gatehouse.Decision) {
 		return
 	}
 	waiting := 0
-	if d.Outcome == gatehouse.Refused {
+	if d.Outcome == gatehouse.Refused && r.Err == nil {
 		waiting = g.waitingAt(r.Key)
 	}
 	g.config.Observer.ObserveRequest(r, d, waiting)
@@ -47,7 +48,9 @@ func (g *Gate) observeRequest(r *Request, d *gatehouse.Decision) {
 // observeGrant tells the observer of a request over several names that is decided.
 func (g *Gate) observeGrant(r *GrantRequest) {
 	waiting := 0
-	if d := &r.Decision; d.Outcome == gatehouse.Refused && d.Binding >= 0 && d.Binding < len(d.Want) {
+	d := &r.Decision
+	refused := r.Err == nil && d.Outcome == gatehouse.Refused
+	if refused && d.Binding >= 0 && d.Binding < len(d.Want) {
 		waiting = g.waitingAt(d.Want[d.Binding].Key)
 	}
 	g.config.Observer.ObserveGrant(r, waiting)

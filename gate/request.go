@@ -141,7 +141,7 @@ func newUndo(r *Request, granted *gatehouse.Decision) *Request {
 
 // deliver calls Decided. The request is the caller's from then on.
 func (g *Gate) deliver(r *Request) {
-	if g.config.Observer != nil && r.Err == nil {
+	if g.config.Observer != nil {
 		g.observeRequest(r, r.Decision)
 	}
 	if r.Decided != nil {

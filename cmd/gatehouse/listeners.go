@@ -17,7 +17,6 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/weight"
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A protocolServer speaks one protocol on one listener.
@@ -69,7 +68,6 @@ func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 //	   +-------+ one of them cannot be opened
 type serverProcess struct {
 	log          *slog.Logger
-	metrics      *prometheus.Registry
 	gate         *gate.Gate
 	listeners    []*protocolListener
 	drainTimeout time.Duration // how long requests in progress may take at the end
@@ -80,6 +78,8 @@ type serverProcess struct {
 
 	connsPerAddress int // most connections from one client address, for each listener
 	unaccepted      peer.Complaint
+
+	tracing tracing
 
 	// onListening is called when all listeners are open; nil for nothing.
 	onListening func()
@@ -212,7 +212,12 @@ func (proc *serverProcess) shutDown() error {
 	all.Wait()
 
 	// The store comes last, when no listener can add to its commands.
-	return errors.Join(errors.Join(failed...), proc.gate.Drain(ctx))
+	// Of the last requests too, so the traces come behind them.
+	err := errors.Join(errors.Join(failed...), proc.gate.Drain(ctx))
+	if lost := proc.tracing.endTracing(ctx); lost != nil {
+		proc.log.Warn("the last traces could not be sent", "error", lost)
+	}
+	return err
 }
 
 // spareFiles is for everything except connections from clients: listeners, event loops, the store, logs.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
@@ -77,31 +76,27 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	// Only now: the number comes from the store, which is open from here on.
 	registerHolderMetric(metrics, store.countHolders)
 	observer := newObserver(p, metrics)
+	tracing, err := openTracing(ctx, s, log)
+	if err != nil {
+		return err
+	}
 	proc := &serverProcess{
-		metrics: metrics, log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
+		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
 		budget: newBudget(s.maxBuffered, metrics), memory: memory,
-		gate: gate.New(store.Store, gate.Config{
-			Waiters: s.maxWaiters, Line: s.maxLine, FirstTicket: store.firstTicket, MaxPause: s.maxPause,
-			Observer: observer,
-		}),
+		gate:       newGate(store, s, &tracing, observer),
 		background: []func(context.Context) error{store.watchFailure, clock.watchClock},
+		tracing:    tracing,
 	}
 	proc.tls = proc.newTLS(p.certs, metrics)
 	// The server of leases comes before the HTTP listener, which shows its resources under their routes.
-	var routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
-	if s.capacity.grpc != "" {
-		leases, err := proc.newDoorman(p, metrics)
-		if err != nil {
-			return err
-		}
-		routes = leases.Routes()
+	routes, err := proc.addLeases(p, metrics)
+	if err != nil {
+		return err
 	}
 	if s.http != "" {
 		l, err := proc.newHTTPListener(s, httpfront.Config{
 			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
-			Decisions: observer,
-			Activity:  proc.newActivity(s, store, observer),
-			About:     proc.newAbout(s, store),
+			Decisions: observer, BeginTrace: tracing.begin,
 		})
 		if err != nil {
 			return err
@@ -124,6 +119,20 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		return err
 	}
 	return proc.serveUntilSignal(ctx)
+}
+
+// addLeases adds the server of leases on capacity, unless it is switched off, and returns its routes.
+func (proc *serverProcess) addLeases(
+	p *servePlan, metrics *prometheus.Registry,
+) (map[string]func(ctx *fasthttp.RequestCtx, name string) error, error) {
+	if p.capacity.grpc == "" {
+		return nil, nil
+	}
+	leases, err := proc.newDoorman(p, metrics)
+	if err != nil {
+		return nil, err
+	}
+	return leases.Routes(), nil
 }
 
 // addJARLListeners adds the JARL listeners of the configuration file.

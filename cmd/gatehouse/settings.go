@@ -16,11 +16,11 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
-	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
+	"github.com/gatehousehq/gatehouse/internal/traces"
 	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/spf13/pflag"
@@ -45,7 +45,8 @@ type settings struct {
 	maxNames, maxWaiters, maxLine, maxConns, maxConnsPerAddress int
 
 	maxHolders             int
-	decisions, history     int
+	decisions              int
+	traces                 string
 	maxBuffered, maxMemory size
 
 	readTimeout, writeTimeout, idleTimeout, respIdleTimeout time.Duration
@@ -81,8 +82,6 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.maxWaiters, "max-waiters", gate.DefaultWaiters,
 		"most requests waiting at once, in all lines (queues)")
 	f.IntVar(&s.maxLine, "max-line", gate.DefaultLine, "most requests waiting in line (queued) at one name")
-	f.IntVar(&s.history, "history", activity.DefaultHistory,
-		"most names with fifteen minutes of history on the page at /; 0 for none")
 	f.IntVar(&s.maxConns, "max-connections", httpfront.DefaultConns, "most connections at once")
 	f.IntVar(&s.maxConnsPerAddress, "max-connections-per-address", 0,
 		"most connections from one address; 0 is a quarter of --max-connections")
@@ -99,6 +98,8 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 		"longest time between two commands of a Redis client; 0 is no limit")
 	f.IntVar(&s.decisions, "decisions", decisions.DefaultKept,
 		"how many refusals are kept to be explained by their ids; 0 for none")
+	f.StringVar(&s.traces, "traces", "",
+		"where traces are sent by OTLP over HTTP, such as http://localhost:4318; empty for nowhere")
 	f.StringVar(&s.logLevel, "log-level", "info", "debug, info, warn or error")
 	f.StringVar(&s.logFormat, "log-format", "auto", "text, json, or auto: text on a terminal")
 }
@@ -178,19 +179,19 @@ func (s *settings) findFaults() (all []settingFault) {
 		note("log-format", "is %q, want text, json or auto", s.logFormat)
 	}
 	s.findClientFaults(note)
-	s.findPageFaults(note)
+	s.findObserverFaults(note)
 	s.capacity.findFaults(note)
 	s.tls.findFaults(note)
 	return all
 }
 
-// findPageFaults checks how much is kept for people to look at.
-func (s *settings) findPageFaults(note func(flag, format string, args ...any)) {
+// findObserverFaults checks the settings about what is seen of decisions.
+func (s *settings) findObserverFaults(note func(flag, format string, args ...any)) {
+	if err := traces.CheckURL(s.traces); s.traces != "" && err != nil {
+		note("traces", "is %q, %v", s.traces, err)
+	}
 	if s.decisions < 0 || s.decisions > decisions.MaxKept {
 		note("decisions", "is %d, want 0 to %d", s.decisions, decisions.MaxKept)
-	}
-	if s.history < 0 || s.history > activity.MaxHistory {
-		note("history", "is %d, want 0 to %d", s.history, activity.MaxHistory)
 	}
 }
 

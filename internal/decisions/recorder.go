@@ -48,7 +48,7 @@ var reads = [gatehouse.OpUndo + 1]bool{
 // ObserveRequest implements [gate.Observer].
 func (o *Recorder) ObserveRequest(r *gate.Request, d *gatehouse.Decision, waiting int) {
 	cmd := &r.Command
-	if d.Outcome > gatehouse.Granted {
+	if r.Err != nil || d.Outcome > gatehouse.Granted {
 		return
 	}
 	waited := r.WaitedUntil(d.At)
@@ -72,7 +72,7 @@ func (o *Recorder) ObserveRequest(r *gate.Request, d *gatehouse.Decision, waitin
 // ObserveGrant implements [gate.Observer].
 func (o *Recorder) ObserveGrant(r *gate.GrantRequest, waiting int) {
 	d, cmd := &r.Decision, &r.Command
-	if d.Outcome > gatehouse.Granted {
+	if r.Err != nil || d.Outcome > gatehouse.Granted {
 		return
 	}
 	waited := r.WaitedUntil(d.At)

@@ -144,7 +144,7 @@ func TestImage(t *testing.T) {
 	ask(t, 0, nil, append(words(t, "["+command+"]"), "--check")...)
 	ask(t, 0, nil, append(words(t, "["+health+"]")[1:], "--help")...)
 	build := find(t, "Dockerfile", `^RUN CGO_ENABLED=0 go build (.+) -o /gatehouse`)
-	if want := `-trimpath -buildvcs=false -ldflags "-s -w"`; build != want {
+	if want := `-tags otel -trimpath -buildvcs=false -ldflags "-s -w"`; build != want {
 		t.Errorf("the Dockerfile builds with %s, want %s as make dist", build, want)
 	}
 }

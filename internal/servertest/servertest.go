@@ -26,7 +26,7 @@ func Build(ctx context.Context, folder string) (binary string, err error) {
 		return built, nil
 	}
 	binary = filepath.Join(folder, "gatehouse")
-	args := []string{"build", "-o", binary}
+	args := []string{"build", "-tags", "otel", "-o", binary} // as what is released is built
 	if HasRaceDetector() {
 		args = append(args, "-race")
 	}

@@ -3,6 +3,7 @@ package grpc
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -118,7 +119,11 @@ func (s *Server) methodDesc(
 			s.metrics.countCall(overGRPC, number, telemetry.Unreceived, 0)
 			return nil, err
 		}
+		end := s.beginTrace(ctx, number)
 		to, err := s.answerCall(overGRPC, number, c)
+		if end != nil {
+			end(err)
+		}
 		if err != nil {
 			s.freeCall(c)
 			return nil, grpcError(err)
@@ -133,6 +138,21 @@ func (s *Server) methodDesc(
 		return out, nil
 	}
 	return grpc.MethodDesc{MethodName: rpcNames[number], Handler: handle}
+}
+
+// beginTrace begins the span of a call that is part of a trace; end is nil for any other.
+func (s *Server) beginTrace(ctx context.Context, number rpc) (end func(error)) {
+	if s.config.BeginCall == nil {
+		return nil
+	}
+	field := func(name string) string {
+		return strings.Join(metadata.ValueFromIncomingContext(ctx, name), ",")
+	}
+	parent := field("traceparent")
+	if parent == "" {
+		return nil
+	}
+	return s.config.BeginCall(parent, field("tracestate"), "doorman.Capacity/"+rpcNames[number])
 }
 
 // mastershipSize is the largest size of a Mastership without its address.

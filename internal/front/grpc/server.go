@@ -39,6 +39,9 @@ type Config struct {
 	// Metrics is where the server's metrics are registered; nil registers none.
 	Metrics prometheus.Registerer
 
+	// BeginCall begins the trace of a call that came with these fields; end ends it. nil traces nothing.
+	BeginCall func(traceparent, tracestate, name string) (end func(error))
+
 	// Now is the clock, which must be monotonic, as time.Now is.
 	Now func() time.Time
 

@@ -31,6 +31,7 @@ type responder struct {
 	http10     bool
 	levels     *levels // of a request with parents; nil for all others
 	scratch    []byte  // to put headers together in; nil will do
+	requestID  string  // empty if it has none
 	began      time.Duration
 }
 
@@ -40,6 +41,7 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, from *sender) responder 
 	return responder{
 		wantsJSON: from.wantsJSON, origin: s.allowedOrigin(from),
 		closeAfter: header.ConnectionClose(), http10: !header.IsHTTP11(), began: from.began,
+		requestID: string(from.requestID),
 	}
 }
 

@@ -63,6 +63,11 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		w.charged = size
 	}
 	b.done = func() { w.onDecision(nil) }
+	for _, c := range b.commands {
+		if c.fault == nil {
+			c.Command.Origin = s.noteOrigin(from) // its own, as each is decided by itself
+		}
+	}
 	b.submitCommands()
 	s.answerTask(ctx, w)
 }

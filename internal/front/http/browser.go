@@ -18,11 +18,14 @@ import (
 type sender struct {
 	host, origin, site []byte // Host, Origin, Sec-Fetch-Site
 	accept, referer    []byte
-	hasSecFetch        bool // it has any Sec-Fetch header
-	browserAgent       bool // its User-Agent is a browser's, or poses as one
-	prefetch           bool
-	wantsJSON          bool // it wants refusals as application/problem+json
-	wantsClose         bool // it asks for the connection to be closed, in other words than the usual
+
+	requestID, traceparent, tracestate []byte
+
+	hasSecFetch  bool // it has any Sec-Fetch header
+	browserAgent bool // its User-Agent is a browser's, or poses as one
+	prefetch     bool
+	wantsJSON    bool // it wants refusals as application/problem+json
+	wantsClose   bool // it asks for the connection to be closed, in other words than the usual
 
 	began time.Duration // when the request had been read, by the clock of the metrics
 }
@@ -43,6 +46,14 @@ func readSender(h *fasthttp.RequestHeader) (from sender) {
 			from.hasSecFetch = true
 		case fasthttp.HeaderUserAgent:
 			from.browserAgent = bytes.HasPrefix(value, []byte("Mozilla/"))
+		case headerRequestID:
+			if isRequestID(value) {
+				from.requestID = value
+			}
+		case "Traceparent":
+			from.traceparent = value
+		case "Tracestate":
+			from.tracestate = value
 		case fasthttp.HeaderReferer:
 			from.referer = value
 		case "Sec-Purpose", "Purpose", "X-Moz":

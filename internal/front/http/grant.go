@@ -144,6 +144,7 @@ func (g *grantTask) readGrantRequest(ctx *fasthttp.RequestCtx, t *severalTarget,
 		return badRequest("%s", err)
 	}
 	cmd.Explain = cmd.Op == gatehouse.OpAcquire
+	cmd.Origin = g.server.noteOrigin(from)
 	// As for a hold: a repeated request must be the same grant.
 	g.stream = cmd.Op == gatehouse.OpAcquire && bytes.Contains(from.accept, []byte(eventStreamType))
 	if g.stream && !g.values.HasID() {

@@ -18,6 +18,7 @@ import (
 func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
+	s.nameRequest(ctx, &from)
 	// The library knows "close" only as the whole value of Connection, and not in a list.
 	if from.wantsClose {
 		ctx.Request.SetConnectionClose()
@@ -91,6 +92,7 @@ func (r *httpRequest) readFormAndQuery(ctx *fasthttp.RequestCtx, query []byte, f
 func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender) {
 	r.Command.Keep = s.config.Keep
 	r.Command.Explain = explains(r, from)
+	r.Command.Origin = s.noteOrigin(from)
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
 	if r.acquiresHold() && clientGone(ctx.Conn()) {
@@ -132,9 +134,10 @@ func (s *Server) countReply(reply *responder, outcome telemetry.RequestOutcome, 
 	// Apart from the kinds: this one counts answers that no controller gave, too.
 	s.metrics.countResponse(status)
 	// Asked first, because the arguments alone would allocate.
-	if s.log.Enabled(context.Background(), slog.LevelDebug) {
+	if s.logsRequests {
 		s.log.Debug("answered", "kind", reply.key.Kind.String(), "name", reply.key.Name,
-			"op", reply.op.String(), "outcome", outcome.String(), "status", status)
+			"op", reply.op.String(), "outcome", outcome.String(), "status", status,
+			"request", reply.requestID)
 	}
 }
 

@@ -166,8 +166,14 @@ func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name s
 // because a request must not end the server.
 func (s *Server) finishPage(ctx *fasthttp.RequestCtx, from *sender) {
 	if broken := recover(); broken != nil {
-		s.log.Error("handling a request failed", "target", params.Quote(ctx.Request.Header.RequestURI()),
-			"panic", broken, "stack", string(debug.Stack()))
+		// Whoever gets the 500 can name the line in the log.
+		if len(from.requestID) == 0 {
+			from.requestID = newRequestID()
+			setHeader(&ctx.Response, headerRequestID, from.requestID)
+		}
+		s.log.Error("handling a request failed", "request", string(from.requestID),
+			"target", params.Quote(ctx.Request.Header.RequestURI()), "panic", broken,
+			"stack", string(debug.Stack()))
 		ctx.Response.ResetBody()
 		writeProblem(&ctx.Response, fasthttp.StatusInternalServerError, "the server failed at this",
 			from.wantsJSON)

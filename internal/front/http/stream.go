@@ -66,6 +66,9 @@ func (w *waiter) beginStream() {
 	allowOrigin(resp, w.responder.origin)
 	resp.Header.SetContentType(eventStreamType)
 	resp.Header.Set(headerNoSniff, "nosniff")
+	if w.responder.requestID != "" {
+		setTextHeader(resp, headerRequestID, w.responder.requestID)
+	}
 	resp.SetConnectionClose()
 	// Without a length the body lasts as long as the connection.
 	resp.Header.SetContentLength(-2)
@@ -91,11 +94,8 @@ func (w *waiter) beginStream() {
 
 // follow has the client told its place, or its places in several lines.
 func (w *waiter) follow() (stop func()) {
-	switch task := w.task.(type) {
-	case *grantTask:
-		return w.server.config.Gate.FollowGrant(&task.GrantRequest, w.sendGrantPlace)
-	case *viewTask:
-		return task.followActivity(w)
+	if g, ok := w.task.(*grantTask); ok {
+		return w.server.config.Gate.FollowGrant(&g.GrantRequest, w.sendGrantPlace)
 	}
 	return w.server.config.Gate.Follow(&w.Request, func(entry gatehouse.WaiterEntry) {
 		w.sendPlace(encodeJSON(waitersJSON([]gatehouse.WaiterEntry{entry})[0]))
@@ -151,11 +151,8 @@ func (w *waiter) endStream() (message []byte, begun bool) {
 	if !begun {
 		return nil, false
 	}
-	switch task := w.task.(type) {
-	case *grantTask:
-		return w.grantEvent(task), true
-	case *viewTask:
-		return task.lastEvent(), true
+	if g, ok := w.task.(*grantTask); ok {
+		return w.grantEvent(g), true
 	}
 	return w.responder.outcomeEvent(w.Decision, w.Err), true
 }

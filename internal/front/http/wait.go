@@ -319,6 +319,9 @@ func (w *waiter) writeAnswer() {
 	defer fasthttp.ReleaseResponse(resp)
 	// The response is not that of the handler, so that headers for all answers are set here again.
 	forbidStoring(resp)
+	if w.responder.requestID != "" {
+		setTextHeader(resp, headerRequestID, w.responder.requestID)
+	}
 	w.fillResponse(resp)
 	// The HTTP server does these when it writes a response. It has no part in this one.
 	last := w.responder.closeAfter || w.server.stopping.Load()

@@ -91,8 +91,8 @@ func (r *release) commitTime() time.Time {
 // compile builds the program for a target: static, without names of folders and symbols. Its version is then the
 // constant of the source and not one of the commit.
 func (r *release) compile(t target, binary string) error {
-	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary,
-		"./cmd/gatehouse")
+	cmd := exec.Command("go", "build", "-tags", "otel", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w",
+		"-o", binary, "./cmd/gatehouse")
 	cmd.Dir, cmd.Stderr = r.source, os.Stderr
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
 	return cmd.Run()
