@@ -164,6 +164,8 @@ type NameDetails struct {
 	// Limit and Used are how many slots or tokens there are, and are taken: of several limits, of the one
 	// that has the least left. Both are 0 for kinds without a size.
 	Limit, Used int64
+	// Limits are the limits in force of a limiter, such as 2/1m,10/1h; empty for other kinds.
+	Limits string
 	// Holders and Waiting are how many hold, and how many wait at this server.
 	Holders, Waiting int
 	// Granted and Refused are how many commands were let through, and gave up, since Since.

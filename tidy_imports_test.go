@@ -11,6 +11,8 @@ var direction = map[string][]string{
 	"internal/params":           {".", "internal/digits"},
 	"internal/ratelimit":        {".", "internal/digits"},
 	"internal/telemetry":        {"."},
+	"internal/activity":         {".", "gate"},
+	"internal/page":             {"internal/manual"},
 	"internal/decisions":        {".", "gate", "internal/topk"},
 	"internal/traces":           {".", "gate", "control"},
 	"internal/glob":             {"."},

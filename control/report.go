@@ -179,8 +179,19 @@ func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
 		trial.d = &decision
 		trial.fillGranted()
 		d.Limit, d.Used = decision.Limit, max(0, decision.Limit-decision.Remaining)
+		for _, m := range step.activeMeters() {
+			d.Limits = joinLimits(d.Limits, m.currentLimit())
+		}
 	}
 	return d
+}
+
+// joinLimits appends a limit to a list of them.
+func joinLimits(list string, limit gatehouse.Limit) string {
+	if list == "" {
+		return limit.String()
+	}
+	return list + "," + limit.String()
 }
 
 // discountEnded leaves out what has ended since the last step: it is still stored, and a read must not drop

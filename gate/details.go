@@ -15,24 +15,51 @@ func (g *Gate) Describe(ctx context.Context, p Prefix, most int) (all []gatehous
 	if most < 1 {
 		return nil, nil
 	}
-	now, err := g.storeTime(ctx)
-	if err != nil {
-		return nil, err
-	}
-	err = g.store.Range(ctx, p.Kind, max(p.After, beforePrefix(p.Prefix)),
-		func(key gatehouse.Key, s control.State) bool {
-			if !strings.HasPrefix(key.Name, p.Prefix) {
-				return false
-			}
-			all = append(all, control.Describe(now, key.Name, s))
-			return len(all) < most
-		})
+	err = g.VisitNames(ctx, p, func(d gatehouse.NameDetails) bool {
+		all = append(all, d)
+		return len(all) < most
+	})
 	for i := range all {
 		if l := g.lineOf(gatehouse.Key{Kind: p.Kind, Name: all[i].Name}); l != nil {
 			all[i].Waiting = l.len()
 		}
 	}
 	return all, err
+}
+
+// VisitNames tells about the names with a prefix, in order, until visit returns false. It leaves out how many
+// wait, which [Gate.WaitingNames] has. visit must be quick: the store may hold a lock meanwhile.
+func (g *Gate) VisitNames(ctx context.Context, p Prefix, visit func(gatehouse.NameDetails) bool) error {
+	now, err := g.storeTime(ctx)
+	if err != nil {
+		return err
+	}
+	return g.store.Range(ctx, p.Kind, max(p.After, beforePrefix(p.Prefix)),
+		func(key gatehouse.Key, s control.State) bool {
+			return strings.HasPrefix(key.Name, p.Prefix) && visit(control.Describe(now, key.Name, s))
+		})
+}
+
+// WaitingNames returns how many commands wait at this gate at each name at which any does.
+func (g *Gate) WaitingNames() map[gatehouse.Key]int {
+	all := make(map[gatehouse.Key]int)
+	var lines []*line
+	for i := range g.shards {
+		sh := &g.shards[i]
+		// Copied, so that commands at other names do not wait while the lines are asked.
+		lines = lines[:0]
+		sh.mu.Lock()
+		for _, l := range sh.lines {
+			lines = append(lines, l)
+		}
+		sh.mu.Unlock()
+		for _, l := range lines {
+			if n := l.len(); n > 0 {
+				all[l.key] = n
+			}
+		}
+	}
+	return all
 }
 
 // beforePrefix is a text behind which the first name of a list is the first with a prefix: one that is before

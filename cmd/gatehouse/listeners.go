@@ -17,6 +17,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/weight"
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // A protocolServer speaks one protocol on one listener.
@@ -68,6 +69,7 @@ func listenTCP(ctx context.Context, address string) (net.Listener, error) {
 //	   +-------+ one of them cannot be opened
 type serverProcess struct {
 	log          *slog.Logger
+	metrics      *prometheus.Registry
 	gate         *gate.Gate
 	listeners    []*protocolListener
 	drainTimeout time.Duration // how long requests in progress may take at the end

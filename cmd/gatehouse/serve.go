@@ -81,7 +81,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		return err
 	}
 	proc := &serverProcess{
-		log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
+		metrics: metrics, log: log, drainTimeout: s.drain, connsPerAddress: s.connsPerAddress(),
 		budget: newBudget(s.maxBuffered, metrics), memory: memory,
 		gate:       newGate(store, s, &tracing, observer),
 		background: []func(context.Context) error{store.watchFailure, clock.watchClock},
@@ -97,6 +97,8 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		l, err := proc.newHTTPListener(s, httpfront.Config{
 			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
 			Decisions: observer, BeginTrace: tracing.begin,
+			Activity: proc.newActivity(s, store, observer),
+			About:    proc.newAbout(s, store),
 		})
 		if err != nil {
 			return err

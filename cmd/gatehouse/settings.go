@@ -16,6 +16,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
@@ -45,7 +46,7 @@ type settings struct {
 	maxNames, maxWaiters, maxLine, maxConns, maxConnsPerAddress int
 
 	maxHolders             int
-	decisions              int
+	decisions, history     int
 	traces                 string
 	maxBuffered, maxMemory size
 
@@ -82,6 +83,8 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.IntVar(&s.maxWaiters, "max-waiters", gate.DefaultWaiters,
 		"most requests waiting at once, in all lines (queues)")
 	f.IntVar(&s.maxLine, "max-line", gate.DefaultLine, "most requests waiting in line (queued) at one name")
+	f.IntVar(&s.history, "history", activity.DefaultHistory,
+		"most names with fifteen minutes of history on the page at /; 0 for none")
 	f.IntVar(&s.maxConns, "max-connections", httpfront.DefaultConns, "most connections at once")
 	f.IntVar(&s.maxConnsPerAddress, "max-connections-per-address", 0,
 		"most connections from one address; 0 is a quarter of --max-connections")
@@ -179,19 +182,22 @@ func (s *settings) findFaults() (all []settingFault) {
 		note("log-format", "is %q, want text, json or auto", s.logFormat)
 	}
 	s.findClientFaults(note)
-	s.findObserverFaults(note)
+	s.findPageFaults(note)
 	s.capacity.findFaults(note)
 	s.tls.findFaults(note)
 	return all
 }
 
-// findObserverFaults checks the settings about what is seen of decisions.
-func (s *settings) findObserverFaults(note func(flag, format string, args ...any)) {
+// findPageFaults checks how much is kept for people to look at.
+func (s *settings) findPageFaults(note func(flag, format string, args ...any)) {
 	if err := traces.CheckURL(s.traces); s.traces != "" && err != nil {
 		note("traces", "is %q, %v", s.traces, err)
 	}
 	if s.decisions < 0 || s.decisions > decisions.MaxKept {
 		note("decisions", "is %d, want 0 to %d", s.decisions, decisions.MaxKept)
+	}
+	if s.history < 0 || s.history > activity.MaxHistory {
+		note("history", "is %d, want 0 to %d", s.history, activity.MaxHistory)
 	}
 }
 

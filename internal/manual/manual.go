@@ -88,28 +88,32 @@ func (m *Manual) Page(url string) (p Page, ok bool, err error) {
 	return p, true, err
 }
 
-// renderOnce wraps render so that it is called at the first request only. It adds the ETag, which is a hash
-// of the body, and the compressed form.
+// renderOnce wraps render so that it is called at the first request only.
 func renderOnce(render func() (Page, error)) func() (Page, error) {
 	return sync.OnceValues(func() (Page, error) {
 		p, err := render()
 		if err != nil {
 			return Page{}, err
 		}
-		// The tag is that of the plain body, so that both forms share it.
-		hash := fnv.New64a()
-		_, _ = hash.Write(p.Body) // never fails
-		p.Tag = `"` + strconv.FormatUint(hash.Sum64(), 36) + `"`
-		var packed bytes.Buffer
-		to := gzip.NewWriter(&packed)
-		_, err = to.Write(p.Body)
-		if err = errors.Join(err, to.Close()); err != nil {
-			return Page{}, fmt.Errorf("compressing a page of documentation: %w", err)
-		}
-		// Both stay for as long as the process lives, so they are kept without their spare capacity.
-		p.Body, p.Gzipped = bytes.Clone(p.Body), bytes.Clone(packed.Bytes())
-		return p, nil
+		return Compress(p)
 	})
+}
+
+// Compress returns a page with its ETag, which is a hash of the body, and its compressed form.
+func Compress(p Page) (Page, error) {
+	// The tag is that of the plain body, so that both forms share it.
+	hash := fnv.New64a()
+	_, _ = hash.Write(p.Body) // never fails
+	p.Tag = `"` + strconv.FormatUint(hash.Sum64(), 36) + `"`
+	var packed bytes.Buffer
+	to := gzip.NewWriter(&packed)
+	_, err := to.Write(p.Body)
+	if err = errors.Join(err, to.Close()); err != nil {
+		return Page{}, fmt.Errorf("compressing a page of documentation: %w", err)
+	}
+	// Both stay for as long as the process lives, so they are kept without their spare capacity.
+	p.Body, p.Gzipped = bytes.Clone(p.Body), bytes.Clone(packed.Bytes())
+	return p, nil
 }
 
 // contentTypes are the Content-Types of files, by how their names end. The system's own table is not asked:

@@ -266,16 +266,19 @@ func (s *Store) Watch(key gatehouse.Key, _ func()) (stop func()) {
 	}
 }
 
-// pageSize is how many names Range sorts at a time.
-const pageSize = 1024
+// pageSize is how many names Range sorts at first. Each page is four times as long as the one before, up to
+// maxPageSize, because each costs a look at all names: a short list is quick, and that of all names too.
+const pageSize, maxPageSize = 1024, 64 << 10
 
 // Range visits the controllers of one kind whose names come after the given one, in the order of
 // their names, until visit returns false. Each is visited under its lock: visit must be quick and
 // must not change or keep the state. Names that come or go meanwhile may be missed.
 func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, visit control.Visit) error {
-	for {
-		names := s.nextPage(kind, after)
+	var work timeslice.Work
+	for most := pageSize; ; most = min(4*most, maxPageSize) {
+		names := s.nextPage(kind, after, most)
 		for _, name := range names {
+			work.Yield()
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -284,15 +287,15 @@ func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, vi
 				return nil
 			}
 		}
-		if len(names) < pageSize {
+		if len(names) < most {
 			return nil
 		}
 		after = names[len(names)-1]
 	}
 }
 
-// nextPage returns the first names of a kind after the given one, at most a page of them, in order.
-func (s *Store) nextPage(kind gatehouse.Kind, after string) []string {
+// nextPage returns the first names of a kind after the given one, at most so many, in order.
+func (s *Store) nextPage(kind gatehouse.Kind, after string, most int) []string {
 	// The names are in no order in the shards. Keeping a few pages and sorting them now and then finds the
 	// first page in one pass, without a copy of all names.
 	var names []string
@@ -309,11 +312,11 @@ func (s *Store) nextPage(kind gatehouse.Kind, after string) []string {
 			}
 		})
 		sh.mu.Unlock()
-		if len(names) > 4*pageSize || i == shards-1 {
+		if len(names) > 4*most || i == shards-1 {
 			slices.Sort(names)
-			if len(names) > pageSize {
-				names = names[:pageSize]
-				last = names[pageSize-1]
+			if len(names) > most {
+				names = names[:most]
+				last = names[most-1]
 			}
 		}
 	}

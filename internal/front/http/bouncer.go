@@ -20,9 +20,11 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/manual"
+	activitypage "github.com/gatehousehq/gatehouse/internal/page"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/prometheus/client_golang/prometheus"
@@ -78,8 +80,7 @@ type Config struct {
 	// gate's observer is the same one.
 	Decisions *decisions.Recorder
 
-	// BeginTrace begins the trace of a request that came with these fields, and returns the Trace of its
-	// Origin. nil traces nothing.
+	// BeginTrace begins the trace of a request, for its Origin; nil traces nothing.
 	BeginTrace func(traceparent, tracestate string) any
 
 	// Version is a label of gatehouse_build_info.
@@ -105,6 +106,12 @@ type Config struct {
 	// for methods and browsers hold for routes too. A GET must have no effects. An error is answered with its
 	// text, and the status that the handler has set or else the one of its code.
 	Routes map[string]func(ctx *fasthttp.RequestCtx, name string) error
+
+	// Activity is what goes on at the names, for the page at / and those of its paths; nil leaves these out.
+	Activity *activity.Monitor
+
+	// About returns what the page tells of the server itself, as a value for JSON.
+	About func() any
 
 	// Budget bounds what waits to be sent and what has been received in part, with all other listeners that
 	// share it; nil means one of the server's own.
@@ -146,28 +153,27 @@ const (
 
 // A Server answers HTTP. Make one with New.
 type Server struct {
-	config  Config
-	log     *slog.Logger
-	http    *fasthttp.Server
-	metrics *metrics
-	pages   map[string]fasthttp.RequestHandler
-	manual  func() (*manual.Manual, error) // made when it is first asked for
-	routes  []*route
-	hosts   *hostNames
-	sources peer.Addresses // of the open connections
-	poller  *poller
-
-	logsRequests bool // each request has a line in the log
-
-	writers     answerWriters
-	requestPool sync.Pool
-	waiterPool  sync.Pool
-	grantPool   sync.Pool
-	bodyPool    sync.Pool
-	parkedConns parkedSet
-	pacedConns  sync.Map // every *pacedConn, for the end
-	stopping    atomic.Bool
-	open        atomic.Int64
+	config       Config
+	log          *slog.Logger
+	http         *fasthttp.Server
+	metrics      *metrics
+	pages        map[string]fasthttp.RequestHandler
+	manual       func() (*manual.Manual, error)        // made when it is first asked for
+	page         func(path string) (manual.Page, bool) // the page at /, and its assets
+	routes       []*route
+	hosts        *hostNames
+	sources      peer.Addresses // of the open connections
+	poller       *poller
+	logsRequests bool // in the log
+	writers      answerWriters
+	requestPool  sync.Pool
+	waiterPool   sync.Pool
+	grantPool    sync.Pool
+	bodyPool     sync.Pool
+	parkedConns  parkedSet
+	pacedConns   sync.Map // every *pacedConn, for the end
+	stopping     atomic.Bool
+	open         atomic.Int64
 
 	mu             sync.Mutex
 	listeners      []*peer.CappedListener // of Serve
@@ -179,7 +185,8 @@ type Server struct {
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
-	routes, err := newRoutes(config.Routes)
+	s := &Server{config: config, log: config.Log}
+	routes, err := newRoutes(s.allRoutes())
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +206,7 @@ func New(config Config) (*Server, error) {
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
 	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
-	s := &Server{config: config, log: config.Log, poller: poller, routes: routes}
+	s.config, s.poller, s.routes = config, poller, routes
 	s.hosts = newHosts(config.Hosts)
 	s.logsRequests = s.log.Enabled(context.Background(), slog.LevelDebug)
 	s.sources.Most = config.ConnsPerAddress
@@ -214,6 +221,7 @@ func New(config Config) (*Server, error) {
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)
+	s.page = activitypage.New()
 	s.http = &fasthttp.Server{
 		Handler:               s.handleRequest,
 		ErrorHandler:          s.answerMalformed,
@@ -255,8 +263,14 @@ func (s *Server) Serve(listener net.Listener) error {
 	return nil
 }
 
-// Stopping makes /readyz answer 503 and every answer the last on its connection.
-func (s *Server) Stopping() { s.stopping.Store(true) }
+// Stopping makes /readyz answer 503 and every answer the last on its connection, and ends the streams of the
+// page.
+func (s *Server) Stopping() {
+	s.stopping.Store(true)
+	if s.config.Activity != nil {
+		s.config.Activity.Close()
+	}
+}
 
 // Shutdown stops listening, answers the requests that have arrived, and closes idle connections. The gate
 // must be closed before, so that waiting requests are decided. When ctx ends first, the remaining connections

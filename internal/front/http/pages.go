@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"strings"
@@ -19,7 +20,7 @@ func noLine() string { return "" }
 func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 	scrape := promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{})
 	return map[string]fasthttp.RequestHandler{
-		"/":                  redirectHandler(docsPath),
+		"/":                  s.answerRoot,
 		"/docs":              redirectHandler(docsPath),
 		"/healthz":           s.answerHealth,
 		"/readyz":            s.readinessHandler("ready\n", s.config.Store),
@@ -86,6 +87,12 @@ func (s *Server) answerPage(ctx *fasthttp.RequestCtx, page string) {
 		s.chargeAnswer(ctx, &from, s.config.Budget.Take)
 		return
 	}
+	if asset, is := strings.CutPrefix(page, assetsPath); is && asset != "" {
+		if found, ok := s.page(asset); ok {
+			writeManualPage(ctx, &found)
+			return
+		}
+	}
 	path, ok := decodePercent([]byte(page), false)
 	if !ok {
 		badEscape("path", []byte(page)).writeTo(&ctx.Response, from.wantsJSON)
@@ -97,6 +104,20 @@ func (s *Server) answerPage(ctx *fasthttp.RequestCtx, page string) {
 		return
 	}
 	writeManualPage(ctx, &found)
+}
+
+// answerRoot answers a browser with the page of what goes on, and any other program with where the
+// documentation is.
+func (s *Server) answerRoot(ctx *fasthttp.RequestCtx) {
+	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept)
+	accept := ctx.Request.Header.Peek(fasthttp.HeaderAccept)
+	if s.config.Activity == nil || !bytes.Contains(accept, []byte("text/html")) {
+		redirectHandler(docsPath)(ctx)
+		return
+	}
+	found, _ := s.page("")
+	writeManualPage(ctx, &found)
+	ctx.Response.Header.Set(fasthttp.HeaderVary, fasthttp.HeaderAccept+", "+fasthttp.HeaderAcceptEncoding)
 }
 
 func redirectHandler(to string) fasthttp.RequestHandler {

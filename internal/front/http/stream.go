@@ -94,8 +94,11 @@ func (w *waiter) beginStream() {
 
 // follow has the client told its place, or its places in several lines.
 func (w *waiter) follow() (stop func()) {
-	if g, ok := w.task.(*grantTask); ok {
-		return w.server.config.Gate.FollowGrant(&g.GrantRequest, w.sendGrantPlace)
+	switch task := w.task.(type) {
+	case *grantTask:
+		return w.server.config.Gate.FollowGrant(&task.GrantRequest, w.sendGrantPlace)
+	case *viewTask:
+		return task.followActivity(w)
 	}
 	return w.server.config.Gate.Follow(&w.Request, func(entry gatehouse.WaiterEntry) {
 		w.sendPlace(encodeJSON(waitersJSON([]gatehouse.WaiterEntry{entry})[0]))
@@ -151,8 +154,11 @@ func (w *waiter) endStream() (message []byte, begun bool) {
 	if !begun {
 		return nil, false
 	}
-	if g, ok := w.task.(*grantTask); ok {
-		return w.grantEvent(g), true
+	switch task := w.task.(type) {
+	case *grantTask:
+		return w.grantEvent(task), true
+	case *viewTask:
+		return task.lastEvent(), true
 	}
 	return w.responder.outcomeEvent(w.Decision, w.Err), true
 }

@@ -31,6 +31,9 @@ var fixedPages = map[string]bool{
 // docsPath is what the documentation's pages and assets begin with.
 const docsPath = "/docs/"
 
+// assetsPath is what the scripts and styles of the page at / begin with.
+const assetsPath = "/page/"
+
 func notFound(path []byte) *rejection {
 	return noSuchPath("path is %s, want /v1/<kind>/<name>/<operation>: see /docs", params.Quote(path))
 }
@@ -65,7 +68,8 @@ func readTarget(path []byte) (t requestTarget, p *rejection) {
 		return requestTarget{page: string(path)}, nil
 	}
 	if !bytes.HasPrefix(path, []byte("/v1/")) &&
-		(fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath))) {
+		(fixedPages[string(path)] || bytes.HasPrefix(path, []byte(docsPath)) ||
+			bytes.HasPrefix(path, []byte(assetsPath))) {
 		return requestTarget{page: string(path)}, nil
 	}
 	if len(path) == 0 || path[0] != '/' {

@@ -1,0 +1,295 @@
+package activity
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A frame is one event with what has changed: one is made for all viewers together, each second, and only
+// while there are viewers.
+const (
+	frameEvery       = time.Second
+	sharedFrameEvery = 5 * time.Second
+
+	// MaxViewers is how many streams there are at most.
+	MaxViewers = 100
+
+	// maxFrameRows bounds the names in one frame, of all viewers together. It keeps a frame below 100 KiB,
+	// but for long names.
+	maxFrameRows = 500
+)
+
+// A feed is the stream of frames.
+type feed struct {
+	viewers map[string]*viewer
+	closed  bool
+	running bool // the goroutine that makes frames
+
+	before  map[gatehouse.Key]earlier // of the last frame
+	at      time.Time                 // of the last frame; the zero time before the first
+	granted uint64
+	refused uint64
+}
+
+// An earlier is what the frame before found at a name.
+type earlier struct {
+	figures
+	at      time.Time
+	lastUse time.Time
+}
+
+// A viewer is who reads the stream.
+type viewer struct {
+	send  func(frame []byte)
+	ended func()
+	keys  []gatehouse.Key // that it shows
+}
+
+// Follow calls send with each frame, an event of a stream (text/event-stream), until stop is called: the
+// first one at once, with the id for Watch. All viewers are sent the same bytes, which must not be changed.
+// send must not block. ended is called once if the server stops. ok is false if there are too many viewers,
+// or the server stops already.
+func (m *Monitor) Follow(send func(frame []byte), ended func()) (stop func(), ok bool) {
+	id := fmt.Sprintf("%016x", rand.Uint64())
+	m.mu.Lock()
+	if m.feed.closed || len(m.feed.viewers) >= MaxViewers {
+		m.mu.Unlock()
+		return nil, false
+	}
+	m.feed.viewers[id] = &viewer{send: send, ended: ended}
+	begin := !m.feed.running
+	m.feed.running = true
+	m.mu.Unlock()
+	send(encodeEvent("hello", helloJSON{id, m.frameInterval().Milliseconds(), m.config.History > 0}))
+	if begin {
+		go m.makeFrames() // ends soon after the last viewer has left
+	}
+	return func() {
+		m.mu.Lock()
+		delete(m.feed.viewers, id)
+		m.mu.Unlock()
+	}, true
+}
+
+// Watch has the frames tell about names that a viewer shows now, instead of those before.
+func (m *Monitor) Watch(id string, keys []gatehouse.Key) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if v := m.feed.viewers[id]; v != nil {
+		v.keys = keys
+		m.noteLookedAt(keys)
+	}
+}
+
+// Close ends all streams, and lets none begin.
+func (m *Monitor) Close() {
+	m.mu.Lock()
+	m.feed.closed = true
+	all := make([]*viewer, 0, len(m.feed.viewers))
+	for _, v := range m.feed.viewers {
+		all = append(all, v)
+	}
+	clear(m.feed.viewers)
+	m.mu.Unlock()
+	for _, v := range all {
+		v.ended()
+	}
+}
+
+// Viewers returns how many read the stream.
+func (m *Monitor) Viewers() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.feed.viewers)
+}
+
+func (m *Monitor) frameInterval() time.Duration {
+	if m.config.Shared {
+		return sharedFrameEvery
+	}
+	return frameEvery
+}
+
+// makeFrames makes frames until there are no viewers.
+func (m *Monitor) makeFrames() {
+	// The first frame comes at once: it is what rates are counted from.
+	for m.makeFrame() {
+		time.Sleep(m.frameInterval())
+	}
+}
+
+// makeFrame makes one frame and sends it. It reports false, and is called no more, if there are no viewers.
+func (m *Monitor) makeFrame() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
+	defer cancel()
+	keys, any := m.watchedKeys()
+	if !any {
+		return false
+	}
+	now := m.config.Now()
+	found := make(map[gatehouse.Key]figures, len(keys))
+	for _, key := range keys {
+		// A name that is not reached keeps its figures of before in the pages that show it.
+		if f, ok := m.lookAt(ctx, key); ok {
+			found[key] = f
+		}
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	m.mu.Lock()
+	frame := m.fillFrame(keys, found, now)
+	sends := make([]func([]byte), 0, len(m.feed.viewers))
+	for _, v := range m.feed.viewers {
+		sends = append(sends, v.send)
+	}
+	m.mu.Unlock()
+	event := encodeEvent("frame", frame)
+	for _, send := range sends {
+		send(event)
+	}
+	return true
+}
+
+// watchedKeys returns the names that viewers show. any is false if there are no viewers.
+func (m *Monitor) watchedKeys() (keys []gatehouse.Key, any bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen := make(map[gatehouse.Key]bool)
+	for _, v := range m.feed.viewers {
+		for _, key := range v.keys {
+			if !seen[key] && len(keys) < maxFrameRows {
+				seen[key] = true
+				keys = append(keys, key)
+			}
+		}
+	}
+	if len(m.feed.viewers) == 0 {
+		// The next viewer begins from nothing, and not from a frame that is hours old.
+		m.feed.running, m.feed.at = false, time.Time{}
+		clear(m.feed.before)
+		return nil, false
+	}
+	return keys, true
+}
+
+// fillFrame returns what a frame tells, and keeps it for the next one. The caller holds the lock.
+func (m *Monitor) fillFrame(
+	keys []gatehouse.Key, found map[gatehouse.Key]figures, now time.Time,
+) frameJSON {
+	f := frameJSON{Now: now.UnixMilli(), Waiting: m.config.Gate.Waiting(), Viewers: len(m.feed.viewers)}
+	f.Rows = make([]Row, 0, len(keys))
+	if m.config.Names != nil {
+		f.Names = m.config.Names()
+	}
+	if m.config.Totals != nil {
+		granted, refused := m.config.Totals()
+		if !m.feed.at.IsZero() {
+			length := now.Sub(m.feed.at)
+			f.Granted = perSecond(int64(granted-m.feed.granted), length)
+			f.Refused = perSecond(int64(refused-m.feed.refused), length)
+		}
+		m.feed.granted, m.feed.refused = granted, refused
+	}
+	m.feed.at = now
+	before := m.feed.before
+	m.feed.before = make(map[gatehouse.Key]earlier, len(keys))
+	for _, key := range keys {
+		figures, ok := found[key]
+		row := Row{Key: key, Gone: !ok}
+		if ok {
+			row = m.rowSince(key, figures, before[key], now)
+		}
+		// A name that is not there has counted nothing, so that its first use is seen.
+		m.feed.before[key] = earlier{figures, now, row.LastUse}
+		f.Rows = append(f.Rows, row)
+	}
+	return f
+}
+
+// rowSince returns the row of a name with the rates since an earlier look. The caller holds the lock.
+func (m *Monitor) rowSince(key gatehouse.Key, f figures, before earlier, now time.Time) Row {
+	row := Row{
+		Key: key, Size: f.size, Used: f.used, Holders: f.holders, Waiting: f.waiting,
+		Granted: f.granted, Refused: f.refused, Closed: f.closed,
+	}
+	m.addRates(&row)
+	if before.at.IsZero() {
+		return row
+	}
+	granted, refused := f.since(before.figures)
+	length := now.Sub(before.at)
+	row.GrantedRate, row.RefusedRate = perSecond(granted, length), perSecond(refused, length)
+	row.HasRates = true
+	if before.lastUse.After(row.LastUse) {
+		row.LastUse = before.lastUse
+	}
+	if granted > 0 || refused > 0 {
+		row.LastUse = now
+	}
+	return row
+}
+
+type helloJSON struct {
+	Viewer  string `json:"viewer"`
+	Every   int64  `json:"every"`
+	History bool   `json:"history"`
+}
+
+type frameJSON struct {
+	Now     int64   `json:"now"`
+	Names   int     `json:"names"`
+	Waiting int     `json:"waiting"`
+	Granted float64 `json:"granted"`
+	Refused float64 `json:"refused"`
+	Viewers int     `json:"viewers"`
+	Rows    []Row   `json:"rows"`
+}
+
+// A rowJSON is a row as frames and searches write it. What is not known is null.
+type rowJSON struct {
+	Kind        string   `json:"kind"`
+	Name        string   `json:"name"`
+	Limits      string   `json:"limits,omitempty"`
+	Size        int64    `json:"size"`
+	Used        int64    `json:"used"`
+	Holders     int64    `json:"holders"`
+	Waiting     int64    `json:"waiting"`
+	Granted     int64    `json:"granted"`
+	Refused     int64    `json:"refused"`
+	GrantedRate *float64 `json:"granted_rate"`
+	RefusedRate *float64 `json:"refused_rate"`
+	LastUse     *int64   `json:"last_use"` // ms since 1970
+	Closed      bool     `json:"closed,omitempty"`
+	Gone        bool     `json:"gone,omitempty"`
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (r Row) MarshalJSON() ([]byte, error) {
+	out := rowJSON{
+		Kind: r.Key.Kind.String(), Name: r.Key.Name, Limits: r.Limits, Size: r.Size, Used: r.Used,
+		Holders: r.Holders, Waiting: r.Waiting, Granted: r.Granted, Refused: r.Refused,
+		Closed: r.Closed, Gone: r.Gone,
+	}
+	if r.HasRates {
+		out.GrantedRate, out.RefusedRate = &r.GrantedRate, &r.RefusedRate
+	}
+	if !r.LastUse.IsZero() {
+		out.LastUse = new(r.LastUse.UnixMilli())
+	}
+	return json.Marshal(out)
+}
+
+// encodeEvent returns an event of a stream.
+func encodeEvent(name string, value any) []byte {
+	data, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("gatehouse: %T does not marshal: %v", value, err))
+	}
+	return fmt.Appendf(nil, "event: %s\ndata: %s\n\n", name, data)
+}

@@ -1,0 +1,250 @@
+package activity
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+)
+
+// The limits of a search.
+const (
+	// MaxRows is how many names one search returns at most.
+	MaxRows = 500
+
+	// maxScanned is how many names a search looks at, and sharedScanned where that goes over the network.
+	maxScanned    = 250_000
+	sharedScanned = 10_000
+
+	// A result is used again for costFactor times as long as it took, and for freshFor at least: however
+	// many people look, a search takes a twentieth of a processor at most.
+	costFactor = 20
+	freshFor   = time.Second
+	maxCached  = 32
+)
+
+// The orders of a search.
+const (
+	sortBusy    = "busy" // those at which most wait come first, then those that are asked most
+	sortName    = "name"
+	sortUsed    = "used"
+	sortWaiting = "waiting"
+	sortGranted = "granted"
+	sortRefused = "refused"
+	sortLastUse = "last"
+)
+
+// Sorts are all orders of a search.
+func Sorts() []string {
+	return []string{sortBusy, sortName, sortUsed, sortWaiting, sortGranted, sortRefused, sortLastUse}
+}
+
+// A Query is a search for names.
+type Query struct {
+	Kind    gatehouse.Kind // 0 for all kinds
+	Text    string         // that the name has, in any letter case; "" for all names
+	Sort    string
+	Reverse bool
+	Limit   int // 1 to MaxRows
+}
+
+// A Row is what a search and a frame tell of one name.
+type Row struct {
+	Key gatehouse.Key
+
+	Limits        string // such as 5/1m; only a search has them
+	Size, Used    int64
+	Holders       int64
+	Waiting       int64
+	Granted       int64 // since the name began
+	Refused       int64
+	GrantedRate   float64 // a second
+	RefusedRate   float64
+	HasRates      bool      // the rates are known
+	LastUse       time.Time // the zero time if it was not noticed
+	Since         time.Time // the name began
+	Closed        bool
+	Gone          bool // there is no such name any more; only a frame says so
+	usedFraction  float64
+	totalActivity int64
+}
+
+// A SearchResult is the first rows of a search in its order.
+type SearchResult struct {
+	Rows []Row
+	More bool // there are more rows than were asked for
+
+	// Partial says that there are more names than a search looks at.
+	Partial bool
+
+	// Fresh is how long the result is used again, and so after how long it is worth asking again.
+	Fresh time.Duration
+}
+
+// A cachedResult is a result that others may use, too.
+type cachedResult struct {
+	SearchResult
+	until time.Time
+}
+
+// A searchCache has the last results.
+type searchCache struct {
+	results map[Query]*cachedResult
+}
+
+// Search returns the first names in an order.
+func (m *Monitor) Search(ctx context.Context, q Query) (SearchResult, error) {
+	q.Text = strings.ToLower(q.Text)
+	m.mu.Lock()
+	known := m.search.results[q]
+	m.mu.Unlock()
+	began := m.config.Now()
+	if known != nil && began.Before(known.until) {
+		return m.withRates(known.SearchResult), nil
+	}
+	r, err := m.scanNames(ctx, q)
+	if err != nil {
+		return SearchResult{}, err
+	}
+	ended := m.config.Now()
+	r.Fresh = max(freshFor, costFactor*ended.Sub(began))
+	m.mu.Lock()
+	// Few are asked for at a time, so that there is no need to know which of them was not used for longest.
+	if len(m.search.results) >= maxCached {
+		clear(m.search.results)
+	}
+	m.search.results[q] = &cachedResult{SearchResult: r, until: ended.Add(r.Fresh)}
+	m.mu.Unlock()
+	return r, nil
+}
+
+// withRates returns a result with the rates of now. Its other figures are as old as the result.
+func (m *Monitor) withRates(r SearchResult) SearchResult {
+	r.Rows = slices.Clone(r.Rows)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := range r.Rows {
+		m.addRates(&r.Rows[i])
+	}
+	return r
+}
+
+// addRates adds what is known of a name from its history. The caller holds the lock.
+func (m *Monitor) addRates(row *Row) {
+	if t := m.tracks[row.Key]; t != nil && t.known {
+		row.GrantedRate, row.RefusedRate = t.granted, t.refused
+		row.LastUse, row.HasRates = t.lastUse, true
+	}
+}
+
+// A scan is one search under way.
+type scan struct {
+	Query
+	monitor *Monitor
+	waiting map[gatehouse.Key]int
+	scanned int
+	most    int // names to look at
+	rows    []Row
+	found   int // rows of this kind
+	result  SearchResult
+}
+
+// scanNames looks at all names for those that a query asks for.
+func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) {
+	s := &scan{Query: q, monitor: m, waiting: m.config.Gate.WaitingNames(), most: maxScanned}
+	if m.config.Shared {
+		s.most = sharedScanned
+	}
+	for kind := gatehouse.Kind(1); kind < gatehouse.Grant; kind++ {
+		if q.Kind != 0 && q.Kind != kind {
+			continue
+		}
+		s.found = 0
+		err := m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind}, func(d gatehouse.NameDetails) bool {
+			return s.visitName(gatehouse.Key{Kind: kind, Name: d.Name}, &d)
+		})
+		if err != nil {
+			return SearchResult{}, err
+		}
+	}
+	s.keepFirst(q.Limit)
+	s.result.Rows = s.rows
+	return s.result, nil
+}
+
+// visitName looks at one name. It reports whether the search of this kind goes on.
+func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
+	if s.scanned >= s.most {
+		s.result.Partial = true
+		return false
+	}
+	s.scanned++
+	if s.Text != "" && !strings.Contains(strings.ToLower(d.Name), s.Text) {
+		return true
+	}
+	s.rows = append(s.rows, s.newRow(key, d))
+	s.found++
+	// Rows are sorted now and then, which keeps few of them in memory.
+	if len(s.rows) > 4*s.Limit {
+		s.keepFirst(s.Limit)
+	}
+	// The names of a kind come in their order, so that those behind the first are not asked for.
+	return s.Sort != sortName || s.Reverse || s.found <= s.Limit
+}
+
+// newRow returns the row of a name.
+func (s *scan) newRow(key gatehouse.Key, d *gatehouse.NameDetails) Row {
+	row := Row{
+		Key: key, Limits: d.Limits, Size: d.Limit, Used: d.Used, Holders: int64(d.Holders),
+		Waiting: int64(s.waiting[key]), Granted: d.Granted, Refused: d.Refused, Since: d.Since,
+		Closed: d.Closed != nil, totalActivity: d.Granted + d.Refused,
+	}
+	if d.Limit > 0 {
+		row.usedFraction = float64(d.Used) / float64(d.Limit)
+	}
+	s.monitor.mu.Lock()
+	s.monitor.addRates(&row)
+	s.monitor.mu.Unlock()
+	return row
+}
+
+// keepFirst sorts the rows and drops all but the first.
+func (s *scan) keepFirst(most int) {
+	slices.SortFunc(s.rows, s.compareRows)
+	if len(s.rows) > most {
+		s.rows = slices.Delete(s.rows, most, len(s.rows))
+		s.result.More = true
+	}
+}
+
+// compareRows orders rows. Numbers are in descending order, unless it is reversed.
+func (s *scan) compareRows(a, b Row) int {
+	order := 0
+	switch s.Sort {
+	case sortName:
+		order = cmp.Compare(a.Key.Name, b.Key.Name)
+	case sortUsed:
+		order = cmp.Or(cmp.Compare(b.usedFraction, a.usedFraction), cmp.Compare(b.Used, a.Used))
+	case sortWaiting:
+		order = cmp.Compare(b.Waiting, a.Waiting)
+	case sortGranted:
+		order = cmp.Or(cmp.Compare(b.GrantedRate, a.GrantedRate), cmp.Compare(b.Granted, a.Granted))
+	case sortRefused:
+		order = cmp.Or(cmp.Compare(b.RefusedRate, a.RefusedRate), cmp.Compare(b.Refused, a.Refused))
+	case sortLastUse:
+		order = cmp.Or(b.LastUse.Compare(a.LastUse), b.Since.Compare(a.Since))
+	default:
+		order = cmp.Or(cmp.Compare(b.Waiting, a.Waiting),
+			cmp.Compare(b.GrantedRate+b.RefusedRate, a.GrantedRate+a.RefusedRate),
+			cmp.Compare(b.totalActivity, a.totalActivity))
+	}
+	if s.Reverse {
+		order = -order
+	}
+	// Equal ones are always in the same order, so that rows do not jump about.
+	return cmp.Or(order, compareKeys(a.Key, b.Key))
+}
