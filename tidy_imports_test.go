@@ -20,6 +20,7 @@ var direction = map[string][]string{
 	"internal/openapi":          {"."},
 	"internal/manual":           {".", "docs", "internal/openapi"},
 	"internal/supervisor/guard": {"internal/supervisor"},
+	"internal/etcd":             {"internal/certs"},
 	"internal/certs":            {"internal/filewatch"},
 	"internal/tlsconn":          {"internal/budget"},
 	"internal/redistest":        {"internal/await", "internal/freeport"},

@@ -26,6 +26,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -44,6 +45,11 @@ type Config struct {
 	// Timeout is how long a server may take to answer, beside the time that a request waits in line; 0 means
 	// five seconds. A request that may wait forever has no other end than its context.
 	Timeout time.Duration
+
+	// TLS says which certificates are trusted and shown. With it an address without a scheme, such as
+	// "gate-1:5505", is that of a server that speaks TLS. nil trusts the authorities of the system, for
+	// addresses that begin with https. It has no effect on a Transport of your own.
+	TLS *tls.Config
 
 	// Transport carries the requests; nil means one that the client makes for itself. It must not follow
 	// redirects or repeat requests by itself, as that of net/http does not.
@@ -87,7 +93,7 @@ func New(config Config) (*Client, error) {
 	c := &Client{config: config, askHeader: newAskHeader()}
 	c.bodies.New = func() any { return new(bytes.Buffer) }
 	for _, address := range config.Addresses {
-		e, err := newEndpoint(address)
+		e, err := newEndpoint(address, config.TLS != nil)
 		if err != nil {
 			return nil, err
 		}
@@ -95,6 +101,7 @@ func New(config Config) (*Client, error) {
 	}
 	if config.Transport == nil {
 		c.own = newTransport(config.Timeout)
+		c.own.TLSClientConfig = config.TLS.Clone()
 		c.config.Transport = c.own
 	}
 	return c, nil

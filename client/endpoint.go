@@ -32,10 +32,14 @@ const (
 	longestPause = time.Second
 )
 
-// newEndpoint reads an address, with or without a scheme.
-func newEndpoint(address string) (*endpoint, error) {
+// newEndpoint reads an address, with or without a scheme; secure says that without one it is https.
+func newEndpoint(address string, secure bool) (*endpoint, error) {
 	text := address
-	if !strings.Contains(text, "://") {
+	switch {
+	case strings.Contains(text, "://"):
+	case secure:
+		text = "https://" + text
+	default:
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)

@@ -8,6 +8,7 @@ package lease
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"math"
@@ -33,7 +34,10 @@ type Config struct {
 	// from the host's name, the process id and random bytes.
 	ID string
 
-	// Dial are options for connections, such as credentials for TLS. The default is plain text.
+	// TLS says which certificates are trusted and shown; nil speaks without TLS.
+	TLS *tls.Config
+
+	// Dial are further options for connections. Credentials among them take the place of TLS.
 	Dial []grpc.DialOption
 
 	// Discover asks for the master first, instead of being redirected by the first request.
@@ -91,6 +95,11 @@ type Client struct {
 	closeErr error                   // error of the last release; to be read after done
 }
 
+// newConn returns a connection as a Config says.
+func newConn(config *Config) doormanpb.Conn {
+	return doormanpb.Conn{TLS: config.TLS, Options: config.Dial}
+}
+
 // A pendingRelease is a resource to give back, and the channel for its result.
 type pendingRelease struct {
 	resource string
@@ -127,7 +136,7 @@ func New(config Config) (*Client, error) {
 	}
 	c := &Client{
 		config:  config,
-		servers: &servers{config: config, metrics: metrics, conn: doormanpb.Conn{Options: config.Dial}},
+		servers: &servers{config: config, metrics: metrics, conn: newConn(&config)},
 		holder: lease.NewHolder(lease.HolderConfig{
 			MinRefresh: config.MinRefresh, Fallback: config.Fallback, Random: random.Float64,
 		}),

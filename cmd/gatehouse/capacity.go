@@ -15,11 +15,15 @@ import (
 
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/config"
+	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 )
 
 // capacityOptions are the options of all commands of capacity.
 type capacityOptions struct {
+	tlsOptions
+	dial    grpc.DialOption // as these say
 	servers []string
 	client  string
 	timeout time.Duration
@@ -45,12 +49,18 @@ func newCapacity() *cobra.Command {
 			if servers := os.Getenv(serverVariable); servers != "" && !cmd.Flags().Changed("server") {
 				o.servers = strings.Split(servers, ",")
 			}
+			secure, err := o.tlsOptions.config()
+			if err != nil {
+				return err
+			}
+			o.dial = doormanpb.Credentials(secure)
 			return o.checkOptions()
 		},
 	}
 	f := cmd.PersistentFlags()
 	f.StringSliceVar(&o.servers, "server", []string{"localhost:5506"},
 		"addresses of servers, tried in turn; also "+serverVariable)
+	o.tlsOptions.addFlags(f)
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest time to wait for a response")
 	f.BoolVar(&o.json, "json", false, "print JSON, for programs")
 	cmd.AddCommand(newCapacityGet(&o), newCapacityRelease(&o), newCapacityWatch(&o), newCapacityShell(&o),

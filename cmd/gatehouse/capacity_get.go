@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 )
 
@@ -215,7 +214,7 @@ func (o *capacityOptions) callServers(ctx context.Context, call masterCall) (kno
 		// A server that does not answer must leave the others time. Each gets its share of what is left.
 		deadline, _ := ctx.Deadline()
 		within := time.Until(deadline) / time.Duration(len(o.servers)-i)
-		known, err := callFollowing(ctx, within, server, call)
+		known, err := o.callFollowing(ctx, within, server, call)
 		if err == nil && known || err != nil && !mayTryNext(err) {
 			return known, err
 		}
@@ -230,13 +229,13 @@ func (o *capacityOptions) callServers(ctx context.Context, call masterCall) (kno
 }
 
 // callFollowing calls one server, and then the master that it names.
-func callFollowing(
+func (o *capacityOptions) callFollowing(
 	ctx context.Context, within time.Duration, server string, call masterCall,
 ) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for range maxRedirects + 1 {
-		master, err := callServer(ctx, server, call)
+		master, err := o.callServer(ctx, server, call)
 		if err != nil || master == nil {
 			return err == nil, err
 		}
@@ -249,8 +248,10 @@ func callFollowing(
 }
 
 // callServer calls one server, over a connection of its own.
-func callServer(ctx context.Context, server string, call masterCall) (*doormanpb.Mastership, error) {
-	conn, err := grpc.NewClient(server, grpc.WithTransportCredentials(insecure.NewCredentials()))
+func (o *capacityOptions) callServer(
+	ctx context.Context, server string, call masterCall,
+) (*doormanpb.Mastership, error) {
+	conn, err := grpc.NewClient(server, o.dial)
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", doormanpb.ShowName(server), err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -168,6 +169,7 @@ type servePlan struct {
 	templates capacity.Templates // nil when they are in etcd, or there are none
 	version   string             // of the templates
 	certs     *certs.Server      // nil without TLS
+	parentTLS *tls.Config        // nil without TLS to parents
 }
 
 // newServePlan reads flags, environment and files, and refuses everything that the server could not start
@@ -196,6 +198,12 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 	}
 	// Files come after the settings, whose errors are usage errors with a status of their own.
 	p.certs, err = s.tls.openCerts()
+	if files := s.capacity.parentTLS; err == nil && !files.IsZero() {
+		p.parentTLS, err = files.Config()
+		if err != nil {
+			err = fmt.Errorf("TLS to parents: %w", err)
+		}
+	}
 	return p, errors.Join(err, p.readTemplates(ctx))
 }
 
@@ -227,6 +235,7 @@ func (p *servePlan) checkAddresses() error {
 	add("--http "+p.http, p.http)
 	add("--resp "+p.resp, p.resp)
 	add("--grpc "+p.capacity.grpc, p.capacity.grpc)
+	add("--health "+p.health, p.health)
 	for _, l := range p.file.JARL {
 		at := fmt.Sprintf("%s:%d:%d", p.file.Path, l.At.Line, l.At.Column)
 		add("the listener "+l.Address+" at "+at, l.Address)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -17,15 +18,26 @@ func newHealth() *cobra.Command {
 		Use:   "health",
 		Short: "Ask servers whether they are well",
 		Long: "Ask each server GET /healthz, and print what it answers. The status is 0 if all answer\n" +
-			"200, and 1 if not. It is the health command of the container image.",
+			"200, and 1 if not. It is the health command of the container image. Without --server it\n" +
+			"asks GATEHOUSE_HEALTH, the address of serve --health, if that is set.",
 		Example: "  gatehouse health\n  gatehouse health --server a:5505,b:5505 --timeout 1s",
 		Args:    refuseWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()
+			secure, err := o.tlsOptions.config()
+			if err != nil {
+				return err
+			}
+			transport := &http.Transport{TLSClientConfig: secure}
+			asker := healthAsker{http.Client{Transport: transport}, secure != nil}
+			// The server's own variable, as in a container, where both have the same environment.
+			if at := os.Getenv(healthVariable); at != "" && !cmd.Flags().Changed("server") {
+				o.servers = []string{"http://" + localAddress(at, nil)}
+			}
 			var failed error
 			for _, server := range o.servers {
-				answer, err := askHealth(ctx, server)
+				answer, err := asker.ask(ctx, server)
 				failed = errors.Join(failed, err)
 				if _, err := io.WriteString(cmd.OutOrStdout(), answer); err != nil {
 					return err
@@ -43,9 +55,22 @@ func newHealth() *cobra.Command {
 // longestHealth is how much of an answer is read: a few lines are expected.
 const longestHealth = 4096
 
-// askHealth asks one server, and returns its answer. One that is not 200 is an error.
-func askHealth(ctx context.Context, server string) (answer string, err error) {
-	if !strings.Contains(server, "://") {
+// healthVariable is the environment variable of the flag --health of a server.
+const healthVariable = "GATEHOUSE_HEALTH"
+
+// A healthAsker asks servers whether they are well.
+type healthAsker struct {
+	client http.Client
+	secure bool // an address without a scheme is one of https
+}
+
+// ask asks one server, and returns its answer. One that is not 200 is an error.
+func (a *healthAsker) ask(ctx context.Context, server string) (answer string, err error) {
+	switch {
+	case strings.Contains(server, "://"):
+	case a.secure:
+		server = "https://" + server
+	default:
 		server = "http://" + server
 	}
 	page := strings.TrimSuffix(server, "/") + "/healthz"
@@ -53,9 +78,9 @@ func askHealth(ctx context.Context, server string) (answer string, err error) {
 	if err != nil {
 		return "", usageError{err}
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := a.client.Do(request)
 	if err != nil {
-		return "", err
+		return "", explainTLS(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, longestHealth))

@@ -41,6 +41,7 @@ const serversVariable = "GATEHOUSE_SERVER"
 
 // remoteOptions are the options of all commands that ask servers over HTTP.
 type remoteOptions struct {
+	tlsOptions
 	servers []string
 	timeout time.Duration
 }
@@ -53,12 +54,17 @@ func (o *remoteOptions) addFlags(f *pflag.FlagSet) {
 	}
 	f.StringSliceVar(&o.servers, "server", servers,
 		"addresses of servers, tried in turn; also "+serversVariable)
+	o.tlsOptions.addFlags(f)
 	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "longest time that a server may take to answer")
 }
 
 // newClient returns a client of the servers.
 func (o *remoteOptions) newClient() (*client.Client, error) {
-	c, err := client.New(client.Config{Addresses: o.servers, Timeout: o.timeout})
+	secure, err := o.tlsOptions.config()
+	if err != nil {
+		return nil, err
+	}
+	c, err := client.New(client.Config{Addresses: o.servers, Timeout: o.timeout, TLS: secure})
 	if err != nil {
 		return nil, usageError{err}
 	}
@@ -69,7 +75,7 @@ func (o *remoteOptions) newClient() (*client.Client, error) {
 func failure(err error) error {
 	switch gatehouse.CodeOf(err) {
 	case gatehouse.CodeUnavailable:
-		return &statusError{statusAway, err}
+		return &statusError{statusAway, explainTLS(err)}
 	case gatehouse.CodeInvalid:
 		return usageError{err}
 	}

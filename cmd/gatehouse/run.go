@@ -19,6 +19,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/client"
 	"github.com/gatehousehq/gatehouse/internal/backoff"
+	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/supervisor"
 	"github.com/gatehousehq/gatehouse/internal/supervisor/guard"
 	"github.com/google/uuid"
@@ -113,9 +114,10 @@ func newRunGuard() *cobra.Command {
 
 // An orphanedGrant is what the guard gives back if the run has died.
 type orphanedGrant struct {
-	Servers []string `json:"servers"`
-	ID      string   `json:"id"`
-	Fence   uint64   `json:"fence"`
+	Servers []string          `json:"servers"`
+	TLS     certs.ClientFiles `json:"tls"`
+	ID      string            `json:"id"`
+	Fence   uint64            `json:"fence"`
 }
 
 // releaseOrphan gives back the grant of a run that has died. If it fails, the grant ends by itself.
@@ -124,7 +126,12 @@ func releaseOrphan(text json.RawMessage) {
 	if json.Unmarshal(text, &o) != nil || o.ID == "" {
 		return
 	}
-	c, err := client.New(client.Config{Addresses: o.Servers})
+	files := tlsOptions{o.TLS}
+	secure, err := files.config()
+	if err != nil {
+		return
+	}
+	c, err := client.New(client.Config{Addresses: o.Servers, TLS: secure})
 	if err != nil {
 		return
 	}
@@ -273,7 +280,7 @@ func notGranted(d *gatehouse.GrantDecision) error {
 func (o *runOptions) runHolding(
 	ctx context.Context, lease *runLease, args []string, signals *signalForwarder,
 ) error {
-	orphan, err := json.Marshal(orphanedGrant{o.servers, lease.id, lease.fence})
+	orphan, err := json.Marshal(orphanedGrant{o.servers, o.ClientFiles, lease.id, lease.fence})
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/config"
@@ -93,7 +92,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.http != "" {
+	if s.http != "" || s.health != "" {
 		l, err := proc.newHTTPListener(s, httpfront.Config{
 			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
 			Decisions: observer, BeginTrace: tracing.begin,
@@ -103,11 +102,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		if err != nil {
 			return err
 		}
-		proc.listeners = slices.Insert(proc.listeners, 0, l) // people look for it first in the log
-		if isTerminal(os.Stderr) {
-			// The address is known only then: port 0 means any free one.
-			proc.onListening = func() { fmt.Fprint(os.Stderr, greetingText(s, l.listener.Addr())) }
-		}
+		proc.addHTTPListeners(s, l)
 	}
 	// An empty address switches a protocol off. All listeners lead to the same gate.
 	if s.resp != "" {
@@ -234,12 +229,14 @@ func greetingText(s *settings, at net.Addr) string {
 }
 
 // localAddress returns the address at which a program on this machine finds the server. configured is the
-// address from the settings, and at the one it listens on.
+// address from the settings, and at the one it listens on, nil when that is not known.
 func localAddress(configured string, at net.Addr) string {
 	// The host is the one of the settings, as a user knows it, and the port the one that was opened: the
 	// settings may say 0 for any free port.
-	host, _, _ := net.SplitHostPort(configured)
-	_, port, err := net.SplitHostPort(at.String())
+	host, port, err := net.SplitHostPort(configured)
+	if at != nil {
+		_, port, err = net.SplitHostPort(at.String())
+	}
 	if err != nil {
 		return configured
 	}

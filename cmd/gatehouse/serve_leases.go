@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/election"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
@@ -30,6 +31,7 @@ type capacitySettings struct {
 	config, leases, election string
 	parents                  []string
 	parentName               string
+	parentTLS                certs.ClientFiles
 	maxResources, maxLeases  int
 	maxLeasesTotal           int
 }
@@ -46,6 +48,10 @@ func (s *capacitySettings) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.parents, "parent", nil, "servers to get capacity from, instead of templates")
 	f.StringVar(&s.parentName, "parent-name", "",
 		"name of this server at its parents; empty for the election's address, or else host and port")
+	f.StringVar(&s.parentTLS.CA, "parent-ca", "",
+		"file with the authority of the parents' certificates, or system; speak TLS to them")
+	f.StringVar(&s.parentTLS.Cert, "parent-cert", "", "file with a certificate to show to parents")
+	f.StringVar(&s.parentTLS.Key, "parent-key", "", "file with the key of --parent-cert")
 	f.StringVar(&s.election, "election", "", "etcd://HOST:PORT/KEY?ttl=10s, where servers elect a master")
 	f.IntVar(&s.maxResources, "max-resources", capacity.DefaultResources, "most capacity resources at once")
 	f.IntVar(&s.maxLeases, "max-leases", capacity.DefaultLeases, "most leases at once on one resource")
@@ -63,6 +69,12 @@ func (s *capacitySettings) findFaults(note func(flag, format string, args ...any
 		if !isDialable(parent) {
 			note("parent", "has %q, want hosts and ports such as gatehouse-1:5506", parent)
 		}
+	}
+	if !s.parentTLS.IsZero() && len(s.parents) == 0 {
+		note("parent", "is empty, and there are certificates for parents; want their addresses, or neither")
+	}
+	if (s.parentTLS.Cert == "") != (s.parentTLS.Key == "") {
+		note("parent-cert", "and --parent-key are given one without the other, want both or none")
 	}
 	if len(s.advertise) > election.MaxCandidate {
 		note("advertise", "has %d bytes, want at most %d", len(s.advertise), election.MaxCandidate)
@@ -112,7 +124,7 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 			Resources: c.maxResources, Leases: c.maxLeases, LeasesTotal: c.maxLeasesTotal,
 		},
 	}
-	front.Name = c.parentName
+	front.Name, front.ParentTLS = c.parentName, p.parentTLS
 	if c.election != "" {
 		e, err := election.Open(c.election)
 		if err != nil {

@@ -30,6 +30,7 @@ import (
 // settings are the settings of serve, which flags, the environment or a file may set.
 type settings struct {
 	http     string
+	health   string
 	resp     string
 	store    string
 	cors     []string
@@ -57,12 +58,14 @@ type settings struct {
 }
 
 // addresses are the settings that are addresses.
-var addresses = []string{"http", "resp", "grpc"}
+var addresses = []string{"http", "resp", "grpc", "health"}
 
 // addFlags adds a flag for each setting, with its default.
 func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.http, "http", "localhost:5505", "address of the HTTP API; empty for none")
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
+	f.StringVar(&s.health, "health", "",
+		"address for /healthz, /readyz and /metrics alone, without TLS; empty for none")
 	s.capacity.addFlags(f)
 	s.tls.addFlags(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
@@ -130,7 +133,7 @@ func (s *settings) findFaults() (all []settingFault) {
 	if fault := checkStore(s.store); fault != "" {
 		note("store", "%s", fault)
 	}
-	for i, address := range []string{s.http, s.resp, s.capacity.grpc} {
+	for i, address := range []string{s.http, s.resp, s.capacity.grpc, s.health} {
 		if _, err := config.ParseAddress(address); address != "" && err != nil {
 			note(addresses[i], "%v", err)
 		}

@@ -211,9 +211,13 @@ func readFile(path string) ([]byte, error) {
 	return text, nil
 }
 
+// SystemCA is the ClientFiles.CA that stands for the authorities of the system.
+const SystemCA = "system"
+
 // ClientFiles say how the program speaks TLS to other servers.
 type ClientFiles struct {
-	// CA is a file with the authorities that sign certificates of servers; empty means those of the system.
+	// CA is a file with the authorities that sign certificates of servers; SystemCA and empty mean those of
+	// the system.
 	CA string
 
 	// Cert and Key are what is shown to servers that ask for it; both or none.
@@ -233,7 +237,7 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, errHalf
 	}
-	if f.CA != "" {
+	if f.CA != "" && f.CA != SystemCA {
 		text, err := readFile(f.CA)
 		if err != nil {
 			return nil, fmt.Errorf("ca: %w", err)

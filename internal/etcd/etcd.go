@@ -2,6 +2,7 @@
 package etcd
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/certs"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -39,10 +41,11 @@ const (
 //
 //	etcd://user:password@host1:2379,host2:2379/path/of/key?ttl=10s
 //
-// It also returns the key, which is the path with its first slash, and the query, whose meaning is the
-// caller's. The port is 2379 when it is left out. Open does not connect, so etcd need not be reachable yet;
-// only with a user name it has to answer at once, for a token. Each call needs a context that ends. The
-// caller closes the client.
+// The parameters ca (a file with authorities, or "system"), cert and key are for TLS. It also returns the
+// key, which is the path with its first slash, and the rest of the query, whose meaning is the caller's. The
+// port is 2379 when it is left out. Open does not connect, so etcd need not be reachable yet; only with a
+// user name it has to answer at once, for a token. Each call needs a context that ends. The caller closes
+// the client.
 func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string, url.Values, error) {
 	t, err := parseAddress(address)
 	if err != nil {
@@ -51,8 +54,13 @@ func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string,
 	redial := backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastRedial}
 	// Pings without a stream find a dead member also between two calls, so that the next call does not hang.
 	// The client's own log would go to the process's standard error.
+	secure, err := t.readTLS()
+	if err != nil {
+		return nil, "", nil, err
+	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            t.hosts,
+		TLS:                  secure,
 		Username:             t.user,
 		Password:             t.password,
 		DialTimeout:          authTimeout,
@@ -82,6 +90,7 @@ type parsedAddress struct {
 	user, password string
 	key            string
 	query          url.Values
+	tls            *certs.ClientFiles // nil without TLS
 }
 
 // parseAddress splits an address. net/url would read several hosts as one with a strange name, and its
@@ -121,7 +130,39 @@ func parseAddress(address string) (parsedAddress, error) {
 	if err != nil {
 		return t, fmt.Errorf("etcd address: query %q: %w", query, err)
 	}
-	return t, nil
+	return t, t.parseTLS()
+}
+
+// parseTLS takes the parameters ca, cert and key out of the query: any of them is for TLS.
+func (t *parsedAddress) parseTLS() error {
+	var files certs.ClientFiles
+	for name, value := range map[string]*string{"ca": &files.CA, "cert": &files.Cert, "key": &files.Key} {
+		given := t.query[name]
+		t.query.Del(name)
+		if len(given) > 1 || len(given) == 1 && given[0] == "" {
+			return fmt.Errorf("etcd address: %s is %q, want one file", name, given)
+		}
+		*value = strings.Join(given, "")
+	}
+	if (files.Cert == "") != (files.Key == "") {
+		return errors.New("etcd address: one of cert and key is given without the other, want both or none")
+	}
+	if !files.IsZero() {
+		t.tls = &files
+	}
+	return nil
+}
+
+// readTLS reads the files for TLS; nil without.
+func (t *parsedAddress) readTLS() (*tls.Config, error) {
+	if t.tls == nil {
+		return nil, nil
+	}
+	config, err := t.tls.Config()
+	if err != nil {
+		return nil, fmt.Errorf("etcd address: %w", err)
+	}
+	return config, nil
 }
 
 // schemeOf returns the scheme of an address with its "://", and nothing of the rest, which may contain a

@@ -5,6 +5,7 @@ import { Servers, deliver, now, sleep } from "./delivery.js";
 import { GatehouseError } from "./errors.js";
 import { Grant, Guard, Hold, Reservation, heldGrant, heldName } from "./hold.js";
 import { Term } from "./term.js";
+import { fetchOverTLS } from "./tls.js";
 import {
   command, grantCall, grantCommand, granted, limitParameters, limiters, milliseconds, namePath, readDecision,
   readGrant, readJson,
@@ -15,9 +16,10 @@ import {
  * beyond what a call itself waits, and how long a call is tried again after a failure. All times are in ms.
  */
 export class Client {
-  constructor(addresses = "http://localhost:5505", options = {}) {
-    const { timeout = 5000, owner, host, purpose, fetch = globalThis.fetch } = options;
-    this.servers = new Servers(addresses);
+  constructor(addresses = "localhost:5505", options = {}) {
+    const { timeout = 5000, owner, host, purpose, tls } = options;
+    const { fetch = tls ? fetchOverTLS(tls) : globalThis.fetch } = options;
+    this.servers = new Servers(addresses, tls !== undefined);
     this.timeout = timeout;
     this.owner = Object.fromEntries(Object.entries({ owner, host, purpose }).filter(([, text]) => text));
     this.fetch = (...request) => fetch(...request); // a browser's fetch must not be called as a method of ours

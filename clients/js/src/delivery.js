@@ -22,11 +22,11 @@ export const setTimer = (run, time) => setTimeout(run, Math.min(time, longestTim
 
 /** The addresses, and which of them answered last. */
 export class Servers {
-  constructor(addresses) {
+  constructor(addresses, secure = false) {
     const list = Array.isArray(addresses) ? addresses : [addresses];
     if (list.length === 0) throw new RangeError("no address of a server, want at least one");
     this.all = list.map((text) => {
-      const url = new URL(text.includes("://") ? text : `http://${text}`);
+      const url = new URL(text.includes("://") ? text : `${secure ? "https" : "http"}://${text}`);
       return url.href.replace(/\/+$/, "");
     });
     this.index = 0;

@@ -68,6 +68,8 @@ export interface ClientOptions {
   host?: string;
   purpose?: string;
   fetch?: typeof fetch;
+  /** Certificates that are not the system's, in Node. Without a scheme, an address is then one of https. */
+  tls?: { ca?: string | Uint8Array; cert?: string | Uint8Array; key?: string | Uint8Array };
 }
 
 export interface Waiting {

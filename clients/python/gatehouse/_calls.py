@@ -25,7 +25,7 @@ class BaseClient:
 
     def __init__(self, config: Config) -> None:
         self._config = config
-        self._servers = Servers(config.addresses or ("http://localhost:5505",))
+        self._servers = Servers(config.addresses or ("localhost:5505",), config.tls is not None)
         self._owner = owner_parameters(config.owner, config.host, config.purpose)
 
     def _command(self, kind: str, name: str, op: str, parameters: Mapping[str, Any]) -> Call:

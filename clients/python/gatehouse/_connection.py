@@ -55,11 +55,11 @@ class Interrupt:
 class Pool:
     """Connections that are kept for the next call. It is safe for concurrent use, and knows a fork."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Optional[ssl.SSLContext] = None) -> None:
         self._mu = threading.Lock()
         self._idle: Dict[Address, List[Tuple[float, socket.socket]]] = {}
         self._process = os.getpid()
-        self._tls: Optional[ssl.SSLContext] = None
+        self._tls = tls  # None until it is needed: to read the system's authorities takes a while
 
     def run(self, steps: Generator[Step, Outcome, T], interrupt: Optional[Interrupt] = None) -> T:
         """Do what a delivery asks for, until it is through."""

@@ -5,6 +5,7 @@ blocking client and that of asyncio both drive it.
 """
 
 import dataclasses
+import ssl
 from typing import Callable, Generator, List, Optional, Sequence, Union
 
 from ._http1 import Address, Request, Response, parse_address
@@ -22,15 +23,16 @@ class Config:
     owner: str = ""
     host: str = ""
     purpose: str = ""
+    tls: Optional[ssl.SSLContext] = None  # without a scheme, an address is then one of https
 
 
 class Servers:
     """The addresses, and which of them answered last."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
+    def __init__(self, addresses: Sequence[str], secure: bool = False) -> None:
         if not addresses:
             raise ValueError("no address of a server, want at least one")
-        self._all: List[Address] = [parse_address(text) for text in addresses]
+        self._all: List[Address] = [parse_address(text, secure) for text in addresses]
         self._current = 0
 
     def __len__(self) -> int:

@@ -24,16 +24,17 @@ class Address(NamedTuple):
         return f"{host}:{self.port}"
 
 
-def parse_address(text: str) -> Address:
-    """Read ``http://host:port/prefix``, or ``host:port`` alone."""
-    if "://" not in text:
-        text = "http://" + text
+def parse_address(text: str, secure: bool = False) -> Address:
+    """Read ``http://host:port/prefix``, or ``host:port`` alone, which is of https if secure says so."""
+    bare = "://" not in text
+    if bare:
+        text = ("https://" if secure else "http://") + text
     parts = urllib.parse.urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError(f"address {text!r}: want http://host:port")
     if parts.username is not None:
         raise ValueError("an address has no user name: the server knows none")
-    port = parts.port or (443 if parts.scheme == "https" else 5505)
+    port = parts.port or (443 if parts.scheme == "https" and not bare else 5505)
     return Address(parts.scheme, parts.hostname, port, parts.path.rstrip("/"))
 
 

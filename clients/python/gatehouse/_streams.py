@@ -15,10 +15,10 @@ Stream = Tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Pool:
     """Connections that are kept for the next call, of one event loop at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: Optional[ssl.SSLContext] = None) -> None:
         self._idle: Dict[Address, List[Tuple[float, Stream]]] = {}
         self._loop: Optional[asyncio.AbstractEventLoop] = None
-        self._tls: Optional[ssl.SSLContext] = None
+        self._tls = tls  # None until it is needed
 
     async def run(self, steps: Generator[Step, Outcome, T]) -> T:
         """Do what a delivery asks for, until it is through."""

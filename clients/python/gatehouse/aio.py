@@ -11,6 +11,7 @@ is cancelled while it waits closes its connection, and the server frees its plac
 import asyncio
 import contextlib
 import functools
+import ssl
 from typing import (
     Any,
     Awaitable,
@@ -314,9 +315,9 @@ class Client(BaseClient):
     """A client of one or several servers, for one event loop at a time. See ``gatehouse.Client``."""
 
     def __init__(self, *addresses: str, timeout: float = 5.0, connect_timeout: float = 2.0, owner: str = "",
-                 host: str = "", purpose: str = "") -> None:  # fmt: skip
-        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose))
-        self._pool = _streams.Pool()
+                 host: str = "", purpose: str = "", tls: Optional[ssl.SSLContext] = None) -> None:  # fmt: skip
+        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose, tls))
+        self._pool = _streams.Pool(tls)
 
     async def close(self) -> None:
         """Close connections that are idle."""

@@ -1,6 +1,7 @@
 """The blocking client, and what it is asked for: limits, holds, events, counters, budgets."""
 
 import functools
+import ssl
 import threading
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar, Union
@@ -46,7 +47,8 @@ class Client(BaseClient):
 
     ``addresses`` are tried in turn when one fails. ``timeout`` bounds each answer in seconds, beyond what a
     call itself waits, and how long a call is tried again after a failure. ``owner``, ``host`` and ``purpose``
-    are shown to people who look at who holds and who waits. All times are in seconds.
+    are shown to people who look at who holds and who waits. ``tls`` is for certificates that are not the
+    system's: ``ssl.create_default_context(cafile=...)``. All times are in seconds.
     """
 
     def __init__(
@@ -57,9 +59,10 @@ class Client(BaseClient):
         owner: str = "",
         host: str = "",
         purpose: str = "",
+        tls: Optional[ssl.SSLContext] = None,
     ) -> None:
-        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose))
-        self._pool = Pool()
+        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose, tls))
+        self._pool = Pool(tls)
 
     def close(self) -> None:
         """Close connections that are idle. What is held stays held until it is released."""

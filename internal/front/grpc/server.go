@@ -13,6 +13,7 @@ package grpc
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,6 +61,9 @@ type Config struct {
 	// parents has templates. Dial are options for connections to them.
 	Parents []string
 	Dial    []grpc.DialOption
+
+	// ParentTLS says which certificates are trusted and shown there; nil speaks to parents without TLS.
+	ParentTLS *tls.Config
 
 	// Source is where templates come from, for the status page.
 	Source string

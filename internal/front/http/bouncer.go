@@ -246,7 +246,19 @@ func New(config Config) (*Server, error) {
 
 // Serve answers connections until Shutdown is called.
 func (s *Server) Serve(listener net.Listener) error {
-	limited := s.newListener(listener)
+	return s.serveAccepted(listener, s.newListener(listener, s.admitConn))
+}
+
+// ServeHealth answers requests for health and metrics alone, without TLS, until Shutdown is called.
+func (s *Server) ServeHealth(listener net.Listener) error {
+	admit := func(conn net.Conn, loopback bool) (net.Conn, error) {
+		return s.admitPaced(&pacedConn{Conn: conn, server: s, loopback: loopback, healthAlone: true})
+	}
+	return s.serveAccepted(listener, s.newListener(listener, admit))
+}
+
+// serveAccepted answers the connections of a listener, which another one limits.
+func (s *Server) serveAccepted(listener net.Listener, limited *peer.CappedListener) error {
 	s.mu.Lock()
 	s.listeners = append(s.listeners, limited)
 	ended := s.listenersEnded.Load()
@@ -335,10 +347,12 @@ func (s *Server) countClosed(conn net.Conn) {
 
 // newListener returns a listener that counts the connections that it accepts, starts their time, and answers
 // those beyond the limits with 503.
-func (s *Server) newListener(listener net.Listener) *peer.CappedListener {
+func (s *Server) newListener(
+	listener net.Listener, admit func(conn net.Conn, loopback bool) (net.Conn, error),
+) *peer.CappedListener {
 	loopback := isLoopback(listener.Addr())
 	return peer.CapListener(listener, peer.CapConfig{
-		Admit:  func(conn net.Conn) (net.Conn, error) { return s.admitConn(conn, loopback) },
+		Admit:  func(conn net.Conn) (net.Conn, error) { return admit(conn, loopback) },
 		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "HTTP", err) },
 	})
 }
@@ -363,19 +377,23 @@ const wantsTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
 // admitConn counts a connection, unless that is beyond the limits, and starts the time for its first request.
 // loopback says that only this machine reaches its listener.
 func (s *Server) admitConn(conn net.Conn, loopback bool) (net.Conn, error) {
-	if refusal := s.countOpened(conn); refusal != "" {
+	if s.config.TLS != nil {
+		conn = tlsconn.Server(conn, s.config.TLS, s.config.Budget, wantsTLS)
+	}
+	return s.admitPaced(&pacedConn{Conn: conn, server: s, loopback: loopback})
+}
+
+// admitPaced is admitConn for a connection as it is served.
+func (s *Server) admitPaced(paced *pacedConn) (net.Conn, error) {
+	if refusal := s.countOpened(paced.Conn); refusal != "" {
 		s.metrics.countResponse(503)
 		s.metrics.Refused.Inc()
 		// With TLS the client could not read the answer, and shaking hands would cost more than it is worth.
-		if s.config.TLS != nil {
+		if _, secure := paced.Conn.(*tlsconn.Connection); secure {
 			refusal = ""
 		}
 		return nil, refusal
 	}
-	if s.config.TLS != nil {
-		conn = tlsconn.Server(conn, s.config.TLS, s.config.Budget, wantsTLS)
-	}
-	paced := &pacedConn{Conn: conn, server: s, loopback: loopback}
 	s.pacedConns.Store(paced, struct{}{})
 	paced.startTimer(fresh)
 	// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.

@@ -37,6 +37,10 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	if !s.checkHost(ctx, path, &from) {
 		return
 	}
+	if c := pacedConnOf(ctx.Conn()); c != nil && c.healthAlone {
+		s.answerHealthAlone(ctx, path, &from)
+		return
+	}
 	// Grants and batches have paths that neither a kind nor a route can have.
 	if s.answerSeveral(ctx, path, query, &from) {
 		return

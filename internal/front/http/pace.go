@@ -39,6 +39,9 @@ type pacedConn struct {
 	framing   framing // follows the bytes that were read
 	sawEOF    bool    // the client has ended its sending half
 	loopback  bool    // it was accepted on a loopback address
+
+	healthAlone bool // it is of ServeHealth
+
 	knownHost string  // the last Host that passed checkHost
 
 	// charged is how many bytes the answer that is being written took from the budget.

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/manual"
+	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/timeslice"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/valyala/fasthttp"
@@ -125,6 +127,20 @@ func redirectHandler(to string) fasthttp.RequestHandler {
 		ctx.Response.Header.Set(fasthttp.HeaderLocation, to)
 		ctx.SetStatusCode(fasthttp.StatusFound)
 	}
+}
+
+// healthPages are those of a listener of ServeHealth.
+var healthPages = []string{"/healthz", "/readyz", "/.well-known/ready", "/metrics"}
+
+// answerHealthAlone answers a request on a listener of ServeHealth.
+func (s *Server) answerHealthAlone(ctx *fasthttp.RequestCtx, path []byte, from *sender) {
+	if !slices.Contains(healthPages, string(path)) {
+		s.rejectRequest(ctx, from, reject(fasthttp.StatusNotFound,
+			"path %s is not here: this address has /healthz, /readyz and /metrics alone", params.Quote(path)))
+		return
+	}
+	s.answerPage(ctx, string(path))
+	restrictPage(&ctx.Response)
 }
 
 // answerHealth answers 200 as long as the process answers at all: see Config.Store.

@@ -2,15 +2,15 @@ package redis
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gatehousehq/gatehouse/internal/certs"
 )
 
 // An address says where Redis is, how to log in, and which part of it is ours.
@@ -215,24 +215,11 @@ func (a *address) parseTLS(*url.URL) error {
 	case (cert == "") != (key == ""):
 		return errors.New("one of cert and key is given without the other, want both or none")
 	}
-	// Its own authority replaces those of the system.
-	if ca != "" {
-		text, err := os.ReadFile(ca) //nolint:gosec // the operator names it
-		if err != nil {
-			return fmt.Errorf("ca: %w", err)
-		}
-		a.tls.RootCAs = x509.NewCertPool()
-		if !a.tls.RootCAs.AppendCertsFromPEM(text) {
-			return fmt.Errorf("ca: %s has no certificate in PEM form", ca)
-		}
+	config, err := certs.ClientFiles{CA: ca, Cert: cert, Key: key}.Config()
+	if err != nil {
+		return fmt.Errorf("ca, cert and key: %w", err)
 	}
-	if cert != "" {
-		pair, err := tls.LoadX509KeyPair(cert, key)
-		if err != nil {
-			return fmt.Errorf("cert and key: %w", err)
-		}
-		a.tls.Certificates = []tls.Certificate{pair}
-	}
+	a.tls = config
 	return nil
 }
 

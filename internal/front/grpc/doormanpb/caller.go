@@ -3,12 +3,14 @@ package doormanpb
 
 import (
 	"context"
+	"crypto/tls"
 	"strconv"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -16,7 +18,10 @@ import (
 
 // A Conn is a connection of a client, to one server at a time. The zero Conn has none.
 type Conn struct {
-	// Options are those of its connections. Without credentials among them they are in plain text.
+	// TLS says which certificates are trusted and shown; nil speaks without TLS.
+	TLS *tls.Config
+
+	// Options are those of its connections. Credentials among them take the place of TLS.
 	Options []grpc.DialOption
 
 	address string // of conn
@@ -31,14 +36,21 @@ func (c *Conn) Connect(address string) (CapacityClient, error) {
 	if c.conn == nil || c.address != address {
 		c.Close()
 		// The caller's options come later, so their credentials replace these.
-		plain := grpc.WithTransportCredentials(insecure.NewCredentials())
-		conn, err := grpc.NewClient(address, append([]grpc.DialOption{plain}, c.Options...)...)
+		conn, err := grpc.NewClient(address, append([]grpc.DialOption{Credentials(c.TLS)}, c.Options...)...)
 		if err != nil {
 			return nil, err
 		}
 		c.address, c.conn = address, conn
 	}
 	return NewCapacityClient(c.conn), nil
+}
+
+// Credentials are the option for connections that speak TLS, or none for nil.
+func Credentials(config *tls.Config) grpc.DialOption {
+	if config == nil {
+		return grpc.WithTransportCredentials(insecure.NewCredentials())
+	}
+	return grpc.WithTransportCredentials(credentials.NewTLS(config))
 }
 
 // Close closes the connection, if there is one.
