@@ -36,13 +36,13 @@ type pacedConn struct {
 	// changed. Only the goroutine that serves the connection writes it.
 	activity atomic.Uint32
 
-	framing   framing // follows the bytes that were read
-	sawEOF    bool    // the client has ended its sending half
-	loopback  bool    // it was accepted on a loopback address
+	framing  framing // follows the bytes that were read
+	sawEOF   bool    // the client has ended its sending half
+	loopback bool    // it was accepted on a loopback address
 
 	healthAlone bool // it is of ServeHealth
 
-	knownHost string  // the last Host that passed checkHost
+	knownHost string // the last Host that passed checkHost
 
 	// charged is how many bytes the answer that is being written took from the budget.
 	charged atomic.Int64
