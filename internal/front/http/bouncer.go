@@ -173,6 +173,7 @@ type Server struct {
 	parkedConns  parkedSet
 	pacedConns   sync.Map // every *pacedConn, for the end
 	stopping     atomic.Bool
+	patient      patienceLimit
 	open         atomic.Int64
 
 	mu             sync.Mutex

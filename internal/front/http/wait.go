@@ -86,10 +86,6 @@ func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender)
 	w.early, w.hasDecision, w.decidedAt, w.stream = nil, false, 0, nil
 }
 
-// patience is how long a request that may wait in line keeps its goroutine: most are decided by then, also by
-// a store that is asked over the network, and parking costs more than that takes.
-const patience = 20 * time.Millisecond
-
 // awaitDecision waits in the handler for the decision of a request that was submitted. decided is false if it
 // takes longer than patience, so that the connection is to be parked; atOnce says that it was decided without
 // the line, before Submit returned.
@@ -116,12 +112,19 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 		<-w.early
 		return false, true
 	}
+	patient := &w.server.patient
+	defer patient.end()
+	if !patient.begin() {
+		return false, false
+	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case <-w.early:
+		patient.note(true)
 		return false, true
 	case <-timer.C:
+		patient.note(false)
 		return false, false
 	}
 }
