@@ -224,7 +224,7 @@ func greetingText(s *settings, at net.Addr) string {
 	if s.store == "memory" {
 		end = "State is in memory only, and is lost when the server stops; --store disk:DIR keeps it."
 	}
-	return fmt.Sprintf("Look around:  %s/docs/\n"+
+	return fmt.Sprintf("Look around:  %s/ and /docs/\n"+
 		"Try it:       curl -i '%s/v1/gcra/myapp/acquire?size=5&interval=60000'\n%s\n", base, base, end)
 }
 

@@ -25,7 +25,7 @@ func TestReadme(t *testing.T) {
 	t.Parallel()
 	for _, page := range []string{
 		"README.md", "docs/protocols/http.md", "docs/grants.md", "docs/recipes/llm-tokens.md",
-		"docs/recipes/third-party-api.md", "docs/feedback.md",
+		"docs/recipes/third-party-api.md", "docs/feedback.md", "docs/page.md",
 	} {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()

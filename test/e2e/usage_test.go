@@ -128,7 +128,7 @@ func TestGreeting(t *testing.T) {
 		}
 		said := strings.ReplaceAll(journal.String(), "\r", "")
 		_, rest, _ := strings.Cut(said, "Look around:  http://localhost:")
-		port, rest, _ := strings.Cut(rest, "/docs/\nTry it:       curl -i 'http://localhost:")
+		port, rest, _ := strings.Cut(rest, "/ and /docs/\nTry it:       curl -i 'http://localhost:")
 		again, rest, _ := strings.Cut(rest, "/v1/gcra/myapp/acquire?size=5&interval=60000'\n")
 		if port == "" || port != again || !strings.HasPrefix(rest, "State is ") {
 			t.Errorf("on a terminal the server said\n%s\nwant three lines", said)

@@ -88,6 +88,9 @@ function App() {
 		const moved = () => {
 			setAt(place());
 			forget();
+			// Whoever reads with a screen reader, or by keys, goes on at the beginning of the new view.
+			document.querySelector("main").focus({ preventScroll: true });
+			scrollTo(0, 0);
 		};
 		addEventListener("hashchange", moved);
 		return () => removeEventListener("hashchange", moved);

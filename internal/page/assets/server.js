@@ -107,7 +107,8 @@ async function introduce() {
 	} catch {
 		// The stream says what is wrong.
 	}
-	if (state.about?.rights) {
+	// A user who may not see the server may still be one who does other things.
+	if (state.about?.rights !== false) {
 		await rights();
 	}
 }
