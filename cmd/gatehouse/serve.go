@@ -62,8 +62,10 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	grpclog.SetLoggerV2(newGRPCLog(log)) // before the first use of gRPC, which may be by the store
 	metrics := prometheus.NewRegistry()
 	memory := newStateTotal(s.maxMemory, metrics)
+	observer := newObserver(p, metrics)
 	opening := storeOpener{
 		settings: s, rules: p.file.Rules, servers: p.file.Servers, memory: memory, metrics: metrics, log: log,
+		vanished: observer.CountVanished,
 	}
 	clock := newClockWatch(log, metrics) // just before the store, whose clock begins when it is opened
 	store, err := opening.openStore(ctx)
@@ -74,7 +76,6 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 	defer func() { err = cmp.Or(err, store.close()) }()
 	// Only now: the number comes from the store, which is open from here on.
 	registerHolderMetric(metrics, store.countHolders)
-	observer := newObserver(p, metrics)
 	tracing, err := openTracing(ctx, s, log)
 	if err != nil {
 		return err

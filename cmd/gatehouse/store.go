@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/config"
@@ -69,6 +70,8 @@ type storeOpener struct {
 	memory  *weight.Total
 	metrics *prometheus.Registry
 	log     *slog.Logger
+
+	vanished func(gatehouse.Key) // is told of each record that a shared store has lost
 }
 
 // openStore opens the store. The settings have been checked before.

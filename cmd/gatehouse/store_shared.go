@@ -92,10 +92,10 @@ func (o *storeOpener) openSharedStore(ctx context.Context) (*openedStore, error)
 	server := max(1, rand.Uint32())
 	kind, _, _ := strings.Cut(o.store, ":")
 	logName := withoutPassword(o.store)
-	losses := &lossLog{log: o.log, store: logName}
+	losses := &lossLog{log: o.log, store: logName, vanished: o.vanished}
 	shared := cas.New(backend, cas.Config{
 		Server: server, Timeout: o.storeTimeout, Names: o.maxNames,
-		Vanished: func(key gatehouse.Key) { losses.logVanished(key.String()) }, ClockSet: losses.logClockStep,
+		Vanished: losses.noteVanished, ClockSet: losses.logClockStep,
 	})
 	eviction := &evictionCheck{log: o.log, store: logName}
 	eviction.reader, _ = backend.(policyReader)
@@ -275,8 +275,9 @@ func (c *evictionCheck) healthLine(kind string) string {
 // at once, and a store whose nodes have different clocks looks like one clock that is set with every answer.
 // So it writes at most one line of each sort within lossInterval, with the number since the line before.
 type lossLog struct {
-	log   *slog.Logger
-	store string
+	log      *slog.Logger
+	store    string
+	vanished func(gatehouse.Key) // counts a lost record; nil for nothing
 
 	mu           sync.Mutex
 	losses, sets lossCount
@@ -296,6 +297,14 @@ func (l *lossLog) logVanished(key string) {
 	l.logCounted(&l.losses, "the store has lost records before their time: it evicts, was restarted without "+
 		"them, failed over to a replica without them, or they were deleted by hand; what they held may be "+
 		"granted again", "last", key, "records")
+}
+
+// noteVanished counts and logs a record that was gone before it expired.
+func (l *lossLog) noteVanished(key gatehouse.Key) {
+	if l.vanished != nil {
+		l.vanished(key)
+	}
+	l.logVanished(key.String())
 }
 
 // logClockStep logs that the store's clock was set.

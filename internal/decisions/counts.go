@@ -29,7 +29,8 @@ type counted struct {
 	granted, refused atomic.Uint64
 	near             atomic.Uint64
 	waited           atomic.Int64 // ns
-	_                [32]byte
+	vanished         atomic.Uint64
+	_                [24]byte
 }
 
 // maxUsers is how many users have series of their own.
@@ -60,14 +61,27 @@ func (c *counts) count(u *use) {
 		kind.waited.Add(int64(u.waited))
 	}
 	if c.rules != nil {
-		i := c.ruleOf(u.key)
-		if i < 0 {
-			i = len(c.rules) - 1
-		}
-		c.rules[i].add(u)
+		c.rule(u.key).add(u)
 	}
 	if u.origin != nil && u.origin.User != "" {
 		c.user(u.origin.User).add(u)
+	}
+}
+
+// rule returns the counts of the rule for a name.
+func (c *counts) rule(key gatehouse.Key) *counted {
+	i := c.ruleOf(key)
+	if i < 0 {
+		i = len(c.rules) - 1
+	}
+	return &c.rules[i]
+}
+
+// CountVanished counts a record of a name that a shared store has lost before its time.
+func (o *Recorder) CountVanished(key gatehouse.Key) {
+	o.counts.kinds[key.Kind].vanished.Add(1)
+	if o.counts.rules != nil {
+		o.counts.rule(key).vanished.Add(1)
 	}
 }
 
@@ -109,8 +123,9 @@ func (c *counts) user(name string) *counted {
 
 // descriptions are those of the metrics. None has a label with a name of a controller.
 type descriptions struct {
-	nearByKind, waitedByKind *prometheus.Desc
-	byRule, byUser           groupDescriptions
+	nearByKind, waitedByKind, vanishedByKind, vanishedByRule *prometheus.Desc
+
+	byRule, byUser groupDescriptions
 }
 
 // groupDescriptions are those of what is counted by rule or by user.
@@ -118,8 +133,9 @@ type groupDescriptions struct{ decisions, near, waited *prometheus.Desc }
 
 // The ends of HELP texts.
 const (
-	helpNear   = "Grants that left less than a tenth of a limit of at least 10"
-	helpWaited = "Time that decided requests had waited in line, by the store's clock"
+	helpNear     = "Grants that left less than a tenth of a limit of at least 10"
+	helpVanished = "Records that this server knew and a shared store has lost before their time"
+	helpWaited   = "Time that decided requests had waited in line, by the store's clock"
 )
 
 func newDescriptions() descriptions {
@@ -136,6 +152,8 @@ func newDescriptions() descriptions {
 	return descriptions{
 		prometheus.NewDesc("gatehouse_near_limit_total", helpNear+", by kind.", []string{"kind"}, nil),
 		prometheus.NewDesc("gatehouse_waited_seconds_total", helpWaited+", by kind.", []string{"kind"}, nil),
+		prometheus.NewDesc("gatehouse_vanished_total", helpVanished+", by kind.", []string{"kind"}, nil),
+		prometheus.NewDesc("gatehouse_rule_vanished_total", helpVanished+", by rule.", []string{"rule"}, nil),
 		group("rule"), group("user"),
 	}
 }
@@ -145,6 +163,8 @@ func (o *Recorder) Describe(to chan<- *prometheus.Desc) {
 	d := &o.counts.descriptions
 	to <- d.nearByKind
 	to <- d.waitedByKind
+	to <- d.vanishedByKind
+	to <- d.vanishedByRule
 	for _, group := range []groupDescriptions{d.byRule, d.byUser} {
 		to <- group.decisions
 		to <- group.near
@@ -160,9 +180,11 @@ func (o *Recorder) Collect(to chan<- prometheus.Metric) {
 		sendCount(to, c.descriptions.nearByKind, float64(c.kinds[kind].near.Load()), label)
 		waited := time.Duration(c.kinds[kind].waited.Load())
 		sendCount(to, c.descriptions.waitedByKind, waited.Seconds(), label)
+		sendCount(to, c.descriptions.vanishedByKind, float64(c.kinds[kind].vanished.Load()), label)
 	}
 	for i := range c.rules {
 		c.rules[i].send(to, &c.descriptions.byRule, c.names[i])
+		sendCount(to, c.descriptions.vanishedByRule, float64(c.rules[i].vanished.Load()), c.names[i])
 	}
 	c.mu.RLock()
 	users := maps.Clone(c.users)

@@ -100,6 +100,15 @@ func TestCountsByRuleAndUser(t *testing.T) {
 	if len(got) != 2 || got["granted (none) "] != 600 || got["refused gcra/api-* "] != 600 {
 		t.Errorf("by rule there are %v, want 600 granted without a rule and 600 refused by one", got)
 	}
+	for range 3 {
+		r.CountVanished(gatehouse.Key{Kind: gatehouse.Lock, Name: "api-1"})
+	}
+	if got := series(t, r, "gatehouse_vanished_total"); len(got) != 1 || got["lock "] != 3 {
+		t.Errorf("the vanished records are %v, want 3 of locks", got)
+	}
+	if got := series(t, r, "gatehouse_rule_vanished_total"); len(got) != 1 || got["gcra/api-* "] != 3 {
+		t.Errorf("the vanished records are %v, want 3 of the rule", got)
+	}
 	got = series(t, r, "gatehouse_user_decisions_total")
 	// Of the first thousand users each was granted or refused something, and of the others both.
 	if len(got) != 1002 || got["granted (others) "] != 100 || got["refused (others) "] != 100 {

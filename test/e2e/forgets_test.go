@@ -52,6 +52,7 @@ func TestRedisThatEvicts(t *testing.T) {
 		t.Fatal("there is no gatehouse_store_vanished_total")
 	}
 	counted, _ := strconv.Atoi(found[1])
+	s.wantMetric(t, `gatehouse_vanished_total{kind="lock"} `+found[1])
 	t.Logf("%d of %d locks were granted again, %d of them within %s, %d records counted as vanished",
 		again, locks, known, remembered, counted)
 	if again == 0 || counted < known {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.yaml.in/yaml/v4"
@@ -20,9 +21,11 @@ import (
 const oneListener = `
 jarl:
   - {listen: "127.0.0.1:0", name: n, requests: 10, period: 1s}
+rules:
+  - {match: "gcra/api-*", on-unreachable: allow}
 `
 
-// shownByAll is what two servers show that use each listener, and stores of both sorts.
+// shownByAll is what three servers show that use each listener, stores of both sorts, and TLS.
 func shownByAll(t *testing.T) (pages []string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -39,6 +42,7 @@ func shownByAll(t *testing.T) (pages []string) {
 		s.want(t, "/v1/lock/l/acquire?key=a", "200 a")
 		s.want(t, "/v1/lock/l/acquire?key=b&maxwait=50", "408")
 		s.want(t, "/v1/lock/l/release?key=x", "409")
+		s.want(t, "/v1/gcra/api-1/acquire?size=10&interval=60000&burst=9&cost=10", "204")
 	}
 	dialRedis(t, onDisk.redisAddress(t)).want("GH.COUNT counter/c", "1")
 	if _, err := askJARL(t.Context(), onDisk.jarlAddress(t, "n")); err != nil {
@@ -53,7 +57,12 @@ func shownByAll(t *testing.T) (pages []string) {
 	if _ = response.Body.Close(); response.StatusCode != http.StatusOK {
 		t.Fatalf("asking for a lease = %s, want 200", response.Status)
 	}
-	return []string{onDisk.get(t, "/metrics").body, onRedis.get(t, "/metrics").body}
+	health := "localhost:" + freePort(t)
+	start(t, tlsFlags(certstest.New(t).Server(), "--health", health)...)
+	overTLS := &server{address: health}
+	return []string{
+		onDisk.get(t, "/metrics").body, onRedis.get(t, "/metrics").body, overTLS.get(t, "/metrics").body,
+	}
 }
 
 const freeTemplates = `
