@@ -234,7 +234,7 @@ func (v *viewTask) sendFrame(w *waiter, frame []byte) {
 	go func() {
 		if err == nil {
 			stuck := time.AfterFunc(v.server.config.WriteTimeout, w.conn.closeParked)
-			_, err = w.conn.Write(frame[sent:])
+			err = w.conn.writeRest(frame[sent:])
 			stuck.Stop()
 		}
 		v.busy.Store(false)

@@ -250,6 +250,31 @@ func TestTLSSlowReader(t *testing.T) {
 	}
 }
 
+// A stream of events comes over TLS as it does without: the place in line, and the outcome.
+func TestTLSStream(t *testing.T) {
+	r := newTLSRig(t, Config{})
+	holder, c := r.dialTLS(t, 0), r.dialTLS(t, 0)
+	holder.send("/lock/l/acquire?key=holder")
+	holder.want(200, "holder")
+	_, err := io.WriteString(c, "POST /v1/lock/l/acquire?key=next HTTP/1.1\r\nHost: localhost\r\n"+
+		"Accept: text/event-stream\r\nContent-Length: 0\r\n\r\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := ""; line != "event: waiting\n"; {
+		line, err = c.reader.ReadString('\n')
+		if err != nil {
+			t.Fatalf("before the place in line: %v", err)
+		}
+	}
+	holder.send("/lock/l/release?key=holder")
+	holder.want(204, "")
+	text, err := io.ReadAll(c.reader)
+	if err != nil || !strings.Contains(string(text), "event: granted\ndata: {") {
+		t.Errorf("the rest of the stream is %q, %v, want the outcome", text, err)
+	}
+}
+
 // Those who wait at the end get an answer, also over TLS.
 func TestTLSShutdown(t *testing.T) {
 	r := newTLSRig(t, Config{})
