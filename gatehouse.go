@@ -56,6 +56,9 @@ type Command struct {
 	// and not put that in force. A name that is new begins with what is stated.
 	KeepLimit bool
 
+	// TellResize has the decision tell whether the command has changed the limit or size in force.
+	TellResize bool
+
 	// Rule is the limit of a limiter. Of it a semaphore and a barrier have only the Size.
 	Rule
 
@@ -139,6 +142,10 @@ func (o Outcome) String() string { return nameAt(outcomeNames[:], int(o), "none"
 // are zero.
 type Decision struct {
 	Outcome Outcome
+
+	// Resized says that the command has changed the limit or size in force. It is told where TellResize asks
+	// for it.
+	Resized bool
 
 	// At is the store's time of the decision.
 	At time.Time

@@ -16,7 +16,7 @@ var direction = map[string][]string{
 	"internal/decisions":        {".", "gate", "internal/topk"},
 	"internal/traces":           {".", "gate", "control"},
 	"internal/glob":             {"."},
-	"internal/access":           {".", "internal/glob", "internal/yamlnode"},
+	"internal/access":           {".", "gate", "internal/glob", "internal/yamlnode"},
 	"internal/openapi":          {"."},
 	"internal/manual":           {".", "docs", "internal/openapi"},
 	"internal/supervisor/guard": {"internal/supervisor"},

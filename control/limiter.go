@@ -204,9 +204,12 @@ func (l *limiterStep) applyLimits() (ok bool) {
 		cmd = new(*cmd)
 		cmd.Rule = gatehouse.Rule{Size: gatehouse.DefaultSize, Interval: gatehouse.DefaultInterval}
 	}
-	if cmd.KeepLimit && l.created != 0 && !l.keepsLimits(cmd) {
-		l.failWith(gatehouse.Forbidden, anotherLimit)
-		return false
+	if (cmd.KeepLimit || cmd.TellResize) && l.created != 0 && !l.keepsLimits(cmd) {
+		if cmd.KeepLimit {
+			l.failWith(gatehouse.Forbidden, anotherLimit)
+			return false
+		}
+		l.d.Resized = true
 	}
 	// The common case: one limit, which the one meter keeps without any extra. An extra that needs no
 	// encoding gets no rule either: a copy that is read would not know it.
@@ -228,10 +231,6 @@ func (l *limiterStep) applyLimits() (ok bool) {
 	}
 	return true
 }
-
-// anotherLimit is why a command with KeepLimit is refused.
-const anotherLimit = "has another limit in force, which may only be changed with the right to manage or to " +
-	"resize it; leave the limit out, or state the one in force"
 
 // checkAvailable reports whether what the command wants can be taken now. If not, d says why and when.
 func (l *limiterStep) checkAvailable() bool {

@@ -94,9 +94,14 @@ func (s *Semaphore) semaphoreStats() []gatehouse.Stat {
 }
 
 func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
-	if turn.KeepLimit && s.sized && turn.Size != gatehouse.InForce && turn.Size != s.size && !turn.Again {
-		turn.failWith(gatehouse.Forbidden, anotherLimit)
-		return
+	if (turn.KeepLimit || turn.TellResize) && s.sized && !turn.Again && turn.Size != gatehouse.InForce &&
+		turn.Size != s.size {
+		if turn.KeepLimit {
+			turn.failWith(gatehouse.Forbidden, anotherLimit)
+			return
+		}
+		// Whatever the answer is, the size is another one.
+		defer func() { turn.Decision.Resized = true }()
 	}
 	size, why := s.sizeAfter(turn)
 	if why != "" {

@@ -144,3 +144,7 @@ func (c *Change) Part(places []int) *Change {
 	}
 	return part
 }
+
+// anotherLimit is why a command with KeepLimit is refused.
+const anotherLimit = "has another limit in force, which may only be changed with the right to manage or to " +
+	"resize it; leave the limit out, or state the one in force"

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/config"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
@@ -170,6 +171,7 @@ type servePlan struct {
 	version   string             // of the templates
 	certs     *certs.Server      // nil without TLS
 	parentTLS *tls.Config        // nil without TLS to parents
+	policy    *access.Policy     // nil if there are no users
 }
 
 // newServePlan reads flags, environment and files, and refuses everything that the server could not start
@@ -177,6 +179,9 @@ type servePlan struct {
 // a folder is locked depends on the moment. --check fails on what newServePlan refuses, and runServer runs
 // what it returns, so that the two cannot differ.
 func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *string) (*servePlan, error) {
+	// Asked before the variables are read, as it is set afterwards whoever has set it.
+	s.users.bouncer = !flags.Changed("http") && os.Getenv("GATEHOUSE_HTTP") == "" &&
+		os.Getenv("BOUNCER_HOST") != ""
 	if err := readEnv(flags, os.LookupEnv); err != nil {
 		return nil, usageError{err}
 	}
@@ -187,7 +192,7 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 		return nil, err
 	}
 	p := &servePlan{settings: s, file: file}
-	if err := errors.Join(s.checkFlags(), p.checkAddresses()); err != nil {
+	if err := errors.Join(s.checkFlags(), p.checkAddresses(), s.checkReach()); err != nil {
 		return nil, usageError{err}
 	}
 	// The server reads the saved leases when it starts. Here a file that it could not read is refused before.
@@ -204,7 +209,7 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 			err = fmt.Errorf("TLS to parents: %w", err)
 		}
 	}
-	return p, errors.Join(err, p.readTemplates(ctx))
+	return p, errors.Join(err, p.readPolicy(), p.readTemplates(ctx))
 }
 
 // readTemplates reads the capacity templates. Those that are in etcd may not be there yet, and the server

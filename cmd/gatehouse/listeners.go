@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/weight"
@@ -77,6 +78,7 @@ type serverProcess struct {
 	budget *budget.Budget // of buffered bytes, shared by all listeners
 	memory *weight.Total  // of the state
 	tls    *tlsListening  // nil without TLS
+	users  *access.Users  // nil if rights are off
 
 	connsPerAddress int // most connections from one client address, for each listener
 	unaccepted      peer.Complaint

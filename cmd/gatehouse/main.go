@@ -27,7 +27,7 @@ func main() {
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(printTo(os.Stdout))
 	root.SetErr(printTo(os.Stderr))
-	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newData(), newSimulate())
+	addGroup(root, serveGroup, "Serve:", newServe(), newJARL(), newToken(), newData(), newSimulate())
 	addGroup(root, workGroup, "Work:", newRun(), newOnce())
 	addGroup(root, lookGroup, "Look:", newList(), newHoldersList(), newTop(), newExplain(), newLoad(),
 		newHealth())

@@ -30,7 +30,7 @@ func newServe() *cobra.Command {
 			"GATEHOUSE_MAX_NAMES, and as max-names in a YAML file, which can also list JARL listeners.\n" +
 			"A flag overrides the environment, and the environment the file. bouncer's BOUNCER_HOST,\n" +
 			"BOUNCER_PORT and BOUNCER_LOGLEVEL work too.",
-		Example: "  gatehouse serve\n  gatehouse serve --http :5505 --max-waiters 10000\n" +
+		Example: "  gatehouse serve\n  gatehouse serve --http localhost:5505 --max-waiters 10000\n" +
 			"  gatehouse serve --config gatehouse.yaml",
 		Args: refuseWords,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -88,6 +88,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		tracing:    tracing,
 	}
 	proc.tls = proc.newTLS(p.certs, metrics)
+	proc.users = proc.newUsers(p, metrics)
 	// The server of leases comes before the HTTP listener, which shows its resources under their routes.
 	routes, err := proc.addLeases(p, metrics)
 	if err != nil {
@@ -153,7 +154,7 @@ func (proc *serverProcess) addJARLListeners(p *servePlan, metrics *prometheus.Re
 func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) (*protocolListener, error) {
 	front.Gate, front.Log, front.Version = proc.gate, proc.log, buildVersion()
 	front.CORS, front.Hosts, front.Keep, front.Conns = s.cors, s.ownHosts(), s.keep, s.maxConns
-	front.Refusal = s.refusal
+	front.Refusal, front.Users = s.refusal, proc.users
 	front.Budget, front.Unaccepted = proc.budget, &proc.unaccepted
 	front.ConnsPerAddress = proc.connsPerAddress
 	front.ReadTimeout, front.WriteTimeout = s.readTimeout, s.writeTimeout
@@ -178,8 +179,8 @@ func (proc *serverProcess) newRESPListener(
 		Conns: s.maxConns, ConnsPerAddress: proc.connsPerAddress,
 		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: proc.budget,
 		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &proc.unaccepted,
-		Decisions: observer,
-		TLS:       proc.tls.forProtocol("resp"),
+		Decisions: observer, Users: proc.users,
+		TLS: proc.tls.forProtocol("resp"),
 	})
 	if err != nil {
 		return nil, err
@@ -196,7 +197,7 @@ func (proc *serverProcess) newJARLListener(
 ) (*protocolListener, error) {
 	limit := &l.Limit
 	server, err := jarl.New(jarl.Config{
-		Gate: proc.gate, Log: proc.log, Limit: *limit, Metrics: metrics, Admits: l.Admits,
+		Gate: proc.gate, Log: proc.log, Limit: *limit, Users: proc.users, Metrics: metrics, Admits: l.Admits,
 		ConnsPerAddress: proc.connsPerAddress, Unaccepted: &proc.unaccepted,
 	})
 	if err != nil {

@@ -114,8 +114,8 @@ func isDialable(address string) bool {
 func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry) (*grpcfront.Server, error) {
 	c := &p.capacity
 	front := grpcfront.Config{
-		BeginCall: proc.tracing.beginCall,
-		Log:       proc.log, Now: time.Now, Metrics: metrics, Address: c.advertise, Source: c.config,
+		BeginCall: proc.tracing.beginCall, Users: proc.users,
+		Log: proc.log, Now: time.Now, Metrics: metrics, Address: c.advertise, Source: c.config,
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
 		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: proc.budget,
 		ConnsPerAddress: proc.connsPerAddress, Unaccepted: &proc.unaccepted, Memory: proc.memory,

@@ -53,6 +53,7 @@ type settings struct {
 
 	readTimeout, writeTimeout, idleTimeout, respIdleTimeout time.Duration
 
+	users    userSettings
 	capacity capacitySettings
 	tls      tlsSettings
 }
@@ -66,6 +67,7 @@ func (s *settings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.resp, "resp", "localhost:5507", "address for Redis clients; empty for none")
 	f.StringVar(&s.health, "health", "",
 		"address for /healthz, /readyz and /metrics alone, without TLS; empty for none")
+	s.users.addFlags(f)
 	s.capacity.addFlags(f)
 	s.tls.addFlags(f)
 	f.StringVar(&s.store, "store", "memory", "where state is kept: "+wantStore)
@@ -186,6 +188,7 @@ func (s *settings) findFaults() (all []settingFault) {
 	}
 	s.findClientFaults(note)
 	s.findPageFaults(note)
+	s.users.findFaults(note)
 	s.capacity.findFaults(note)
 	s.tls.findFaults(note)
 	return all

@@ -28,13 +28,15 @@ type User struct {
 	Name string
 
 	policy  *Policy
-	tokens  []Hash
+	tokens  []tokenHash
 	certs   []string
 	prefix  string
 	rules   []rule // the most specific first
 	byKind  [kinds][]*rule
-	most    Quotas
+	most    quotas
 	usage   *usage
+	users   *Users
+	origin  gatehouse.Origin
 	address string // of an anonymous user, by which its quotas are counted
 }
 
@@ -136,7 +138,7 @@ func (u *User) Require(kind gatehouse.Kind, name string, level gatehouse.Level, 
 	if u.May(kind, name, level) {
 		return nil
 	}
-	return u.refusal(verb+" of "+glob.KindName(kind)+"/"+name, level)
+	return u.refusal(verb+" "+glob.KindName(kind)+"/"+name, level)
 }
 
 // refusal is the error of a user who may not do something.
@@ -157,7 +159,7 @@ func (u *User) RequireAll(kind gatehouse.Kind, prefix string, level gatehouse.Le
 	if u.MayAll(kind, prefix, level) {
 		return nil
 	}
-	return u.refusal(verb+" of all "+glob.KindName(kind)+"/"+prefix+"…", level)
+	return u.refusal(verb+" all "+glob.KindName(kind)+"/"+prefix+"…", level)
 }
 
 // RequireAs is Require for a client of a capacity's resource.
@@ -165,20 +167,20 @@ func (u *User) RequireAs(resource, client string, level gatehouse.Level, verb st
 	if u.MayAs(resource, client, level) {
 		return nil
 	}
-	return u.refusal(verb+" of capacity/"+resource+" as client "+yamlnode.Quote(client), level)
+	return u.refusal(verb+" capacity/"+resource+" as client "+yamlnode.Quote(client), level)
 }
 
-// A Permission is one line of what a user may do.
-type Permission struct {
+// A permission is one line of what a user may do.
+type permission struct {
 	On string `json:"on"`
 	Do string `json:"do"`
 }
 
 // Permissions are what the user may do, the most specific first.
-func (u *User) Permissions() []Permission {
-	all := make([]Permission, 0, len(u.rules))
+func (u *User) Permissions() []permission {
+	all := make([]permission, 0, len(u.rules))
 	for i := range u.rules {
-		all = append(all, Permission{u.rules[i].on.Text, u.rules[i].level.String()})
+		all = append(all, permission{u.rules[i].on.Text, u.rules[i].level.String()})
 	}
 	return all
 }

@@ -26,7 +26,7 @@ func parse(t testing.TB, text string) *Policy {
 
 // oracleMay is May in ten lines: all rules that match, and of these the one with the longest text before its
 // first star, the later of equals.
-func oracleMay(lines []Permission, kind gatehouse.Kind, name string, level gatehouse.Level) bool {
+func oracleMay(lines []permission, kind gatehouse.Kind, name string, level gatehouse.Level) bool {
 	best, may := -1, false
 	for _, line := range lines {
 		ruleKind, ruleName, _ := strings.Cut(line.On, "/")
@@ -54,7 +54,7 @@ func TestMayAgainstOracle(t *testing.T) {
 	}
 	for range 2000 {
 		var text strings.Builder
-		var lines []Permission
+		var lines []permission
 		text.WriteString("users:\n  - name: u\n    may:\n")
 		for range 1 + random.IntN(8) {
 			on := pick("limiter", "gcra", "lock", "*", "capacity", "server", "se*", "[gl]*") + "/" + name() +
@@ -62,7 +62,7 @@ func TestMayAgainstOracle(t *testing.T) {
 			if random.IntN(8) == 0 {
 				on = "*"
 			}
-			line := Permission{on, pick("read", "use", "manage")}
+			line := permission{on, pick("read", "use", "manage")}
 			lines = append(lines, line)
 			fmt.Fprintf(&text, "      - {on: %q, do: %s}\n", line.On, line.Do)
 		}
@@ -188,14 +188,14 @@ func TestFileModes(t *testing.T) {
 func TestLogins(t *testing.T) {
 	hash := hashToken([]byte("good")).String()
 	users := NewUsers(parse(t, "users: [{name: ci, tokens: ['"+hash+"']}]"), time.Now)
-	login, user, err := users.LogIn([]byte("good"), "")
+	login, user, err := users.LogIn([]byte("good"), "", From{})
 	if err != nil || user.Name != "ci" {
 		t.Fatalf("LogIn = %v, %v, want ci", user, err)
 	}
 	for _, wrong := range []struct{ token, claimed string }{
 		{"bad", ""}, {"", ""}, {"good", "ops"}, {strings.Repeat("x", 1000), ""}, {hash, ""},
 	} {
-		if _, _, err := users.LogIn([]byte(wrong.token), wrong.claimed); err == nil {
+		if _, _, err := users.LogIn([]byte(wrong.token), wrong.claimed, From{}); err == nil {
 			t.Errorf("LogIn(%.10q, %q) succeeds, want an error", wrong.token, wrong.claimed)
 		}
 	}

@@ -1,9 +1,9 @@
 package access
 
 import (
+	"net/netip"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/glob"
@@ -13,23 +13,48 @@ import (
 // of a user has one, so that nobody's key is another's.
 const ownerMark = "~"
 
+// A Pass is a command of a user on its way through the gate. The zero Pass is one without a user, which
+// changes and counts nothing.
+type Pass struct {
+	// Address is where it comes from, for the log of what is managed.
+	Address netip.Addr
+
+	user  *User
+	fresh bool // it began a hold, if it is granted
+}
+
+// User returns who the command is from, nil if rights are off.
+func (e *Pass) User() *User { return e.user }
+
 // Enter judges a command of the user, counts it, and turns its key and its holder into those that the gate
 // knows: the name lies beneath the user's prefix, and a holder belongs to its user. An error says why the
-// command is not put to the gate. What Enter has let in ends with [User.Leave]. A nil user changes nothing.
-func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command, now time.Time) error {
+// command is not put to the gate. What Enter has let in ends with [Pass.Leave]. A nil user changes nothing.
+func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 	if u == nil {
-		return nil
+		return Pass{}, nil
 	}
-	if err := u.TakeRate(now); err != nil {
-		return err
+	if err := u.TakeRate(); err != nil {
+		return Pass{}, err
 	}
 	if err := u.check(*key, cmd); err != nil {
-		return err
+		return Pass{}, err
 	}
 	if err := u.translate(key, cmd); err != nil {
-		return err
+		return Pass{}, err
 	}
-	return u.begin(*key, cmd, now)
+	cmd.Origin = u.originOf(cmd.Origin)
+	fresh, err := u.begin(*key, cmd)
+	return Pass{user: u, fresh: fresh}, err
+}
+
+// originOf is the origin of a request of the user.
+func (u *User) originOf(request *gatehouse.Origin) *gatehouse.Origin {
+	if request == nil {
+		return &u.origin
+	}
+	origin := *request
+	origin.User = u.Name
+	return &origin
 }
 
 // check judges a command.
@@ -43,10 +68,14 @@ func (u *User) check(key gatehouse.Key, cmd *gatehouse.Command) error {
 		return u.refusal(cmd.Op.String()+" of "+key.String(), level)
 	}
 	// Only these put a limit in force. A question under another limit changes nothing.
-	if level != gatehouse.LevelUse || r.level >= gatehouse.LevelManage {
+	if level != gatehouse.LevelUse {
 		return nil
 	}
-	cmd.KeepLimit = !r.also[extraResize]
+	cmd.TellResize = r.also[extraResize] || r.level >= gatehouse.LevelManage
+	cmd.KeepLimit = !cmd.TellResize
+	if r.level >= gatehouse.LevelManage {
+		return nil
+	}
 	return r.checkSize(key, &cmd.Rule)
 }
 
@@ -72,39 +101,46 @@ func (u *User) translate(key *gatehouse.Key, cmd *gatehouse.Command) error {
 }
 
 // begin counts the name and the hold that a command may begin.
-func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command, now time.Time) error {
+func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command) (fresh bool, err error) {
 	if u.most.Names == 0 && u.most.Holders == 0 || key.Kind.Level(cmd.Op) != gatehouse.LevelUse &&
 		!cmd.Op.Waits() {
-		return nil
+		return false, nil
 	}
 	// What only gives back begins nothing.
 	switch cmd.Op {
 	case gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCancel, gatehouse.OpRefund:
-		return nil
+		return false, nil
 	}
-	at := now.UnixNano()
+	at := u.now()
 	if u.most.Names > 0 {
 		if err := u.beginName(key, at); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if u.most.Holders > 0 && cmd.Op == gatehouse.OpAcquire && holds(key.Kind) {
 		return u.beginHold(key, cmd.Holder, at)
 	}
-	return nil
+	return false, nil
 }
 
 // Leave notes what became of a command that Enter has let in, and makes its decision one that the user may
-// see. key and cmd are those that the gate knows; d is nil if there is no decision, or if it was taken back.
-func (u *User) Leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision, now time.Time) {
+// see. key and cmd are those that the gate knows; d is nil if there is no decision.
+func (e *Pass) Leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	u := e.user
 	if u == nil {
 		return
 	}
 	if u.most.Names > 0 || u.most.Holders > 0 {
-		u.settle(key, cmd, d, now.UnixNano())
+		u.settle(key, cmd, d)
 	}
 	if d == nil {
 		return
+	}
+	switch granted := d.Outcome == gatehouse.Granted; {
+	case d.Resized:
+		u.Audit("resize", key.String(), e.Address)
+	case granted && key.Kind.Level(cmd.Op) == gatehouse.LevelManage && cmd.Op != gatehouse.OpFeedback:
+		u.Audit(cmd.Op.String(), key.String(), e.Address)
 	}
 	if d.Message != "" && cmd.Op != gatehouse.OpWait {
 		d.Message = u.Hide(d.Message)
@@ -114,23 +150,36 @@ func (u *User) Leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Dec
 	}
 }
 
+// TakeBack notes that what a command was granted is taken back, as its client is gone. It may come after
+// Leave.
+func (e *Pass) TakeBack(key gatehouse.Key, cmd *gatehouse.Command) {
+	if e.user != nil && e.fresh {
+		e.user.endHold(key, cmd.Holder)
+	}
+}
+
 // hideReport returns a report in which grants are called as their users call them.
 func (u *User) hideReport(report *gatehouse.Report) *gatehouse.Report {
 	shown := *report
 	shown.Holders = append([]gatehouse.HolderEntry(nil), report.Holders...)
 	for i := range shown.Holders {
-		shown.Holders[i].Grant = u.shownGrant(shown.Holders[i].Grant)
+		shown.Holders[i].Grant = u.ShownGrant(shown.Holders[i].Grant)
 	}
 	shown.Waiters = append([]gatehouse.WaiterEntry(nil), report.Waiters...)
 	for i := range shown.Waiters {
-		shown.Waiters[i].Grant = u.shownGrant(shown.Waiters[i].Grant)
+		shown.Waiters[i].Grant = u.ShownGrant(shown.Waiters[i].Grant)
 	}
 	return &shown
 }
 
-// shownGrant is the id of a grant as the user calls it. Those of others stay as they are, which tells an
+// ShownGrant is the id of a grant as the user calls it. Those of others stay as they are, which tells an
 // operator whose they are.
-func (u *User) shownGrant(id string) string { return strings.TrimPrefix(id, u.Name+ownerMark) }
+func (u *User) ShownGrant(id string) string {
+	if u == nil {
+		return id
+	}
+	return strings.TrimPrefix(id, u.Name+ownerMark)
+}
 
 // Hide returns a text of the gate's without the user's prefix in names and without its own name in keys.
 func (u *User) Hide(text string) string {
@@ -176,49 +225,55 @@ func (u *User) Outside(name string) (shown string, ok bool) {
 }
 
 // EnterGrant is Enter for a command about several names.
-func (u *User) EnterGrant(cmd *gatehouse.GrantCommand, now time.Time) error {
+func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 	if u == nil {
-		return nil
+		return Pass{}, nil
 	}
-	if err := u.TakeRate(now); err != nil {
-		return err
+	if err := u.TakeRate(); err != nil {
+		return Pass{}, err
 	}
 	// Every name is judged before any is counted.
 	for i := range cmd.Want {
 		m := &cmd.Want[i]
 		one := memberCommand(cmd, m)
 		if err := u.check(m.Key, &one); err != nil {
-			return err
+			return Pass{}, err
 		}
-		m.KeepLimit = one.KeepLimit
+		m.KeepLimit, m.TellResize = one.KeepLimit, one.TellResize
 		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
-			return err
+			return Pass{}, err
 		}
 	}
 	for i := range cmd.Costs {
 		key := &cmd.Costs[i].Key
-		if err := u.Require(key.Kind, key.Name, gatehouse.LevelUse, cmd.Op.String()); err != nil {
-			return err
+		if err := u.Require(key.Kind, key.Name, gatehouse.LevelUse, cmd.Op.String()+" of"); err != nil {
+			return Pass{}, err
 		}
 		if err := u.translate(key, &gatehouse.Command{}); err != nil {
-			return err
+			return Pass{}, err
 		}
 	}
 	if cmd.ID != "" {
 		if most := gatehouse.MaxGrantID - len(u.Name) - len(ownerMark); len(cmd.ID) > most {
-			return gatehouse.Errorf(gatehouse.CodeInvalid,
+			return Pass{}, gatehouse.Errorf(gatehouse.CodeInvalid,
 				"grant: id has %d bytes, want 1 to %d for this user",
 				len(cmd.ID), most)
 		}
 		cmd.ID = u.Name + ownerMark + cmd.ID
 	}
+	cmd.Origin = u.originOf(cmd.Origin)
+	entry := Pass{user: u}
 	for i := range cmd.Want {
 		one := memberCommand(cmd, &cmd.Want[i])
-		if err := u.begin(cmd.Want[i].Key, &one, now); err != nil {
-			return err
+		fresh, err := u.begin(cmd.Want[i].Key, &one)
+		if err != nil {
+			// Nothing is taken, so that what was counted before is not either.
+			entry.leaveGrant(cmd, nil)
+			return Pass{}, err
 		}
+		entry.fresh = entry.fresh || fresh
 	}
-	return nil
+	return entry, nil
 }
 
 // memberCommand is the command that one name of a grant is judged as.
@@ -229,17 +284,18 @@ func memberCommand(cmd *gatehouse.GrantCommand, m *gatehouse.Member) gatehouse.C
 }
 
 // LeaveGrant is Leave for a command about several names.
-func (u *User) LeaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision, now time.Time) {
+func (e *Pass) LeaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
+	u := e.user
 	if u == nil {
 		return
 	}
-	if u.most.Names > 0 || u.most.Holders > 0 {
-		u.settleGrant(cmd, d, now)
+	e.leaveGrant(cmd, d)
+	for i := range d.Want {
+		if d.Want[i].Resized {
+			u.Audit("resize", d.Want[i].Key.String(), e.Address)
+		}
 	}
-	if d == nil {
-		return
-	}
-	d.ID = u.shownGrant(d.ID)
+	d.ID = u.ShownGrant(d.ID)
 	d.Message = u.Hide(d.Message)
 	for i := range d.Want {
 		m := &d.Want[i]
@@ -248,102 +304,35 @@ func (u *User) LeaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 	}
 }
 
-// settleGrant notes how long what a grant began counts.
-func (u *User) settleGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision, now time.Time) {
-	if d == nil {
-		d = &gatehouse.GrantDecision{Outcome: gatehouse.Refused}
+// leaveGrant notes how long what a grant began counts. d is nil if it was not put to the gate.
+func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
+	u := e.user
+	if u.most.Names == 0 && u.most.Holders == 0 {
+		return
+	}
+	one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
+	if d == nil || len(d.Want) == 0 {
+		for i := range cmd.Want {
+			u.settle(cmd.Want[i].Key, &one, nil)
+		}
+		return
 	}
 	for i := range d.Want {
 		m := &d.Want[i]
-		one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
-		each := gatehouse.Decision{
+		u.settle(m.Key, &one, &gatehouse.Decision{
 			Outcome: d.Outcome, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter,
-		}
-		u.settle(m.Key, &one, &each, now.UnixNano())
-	}
-	// Without decisions about its names, an acquire has taken nothing.
-	if len(d.Want) == 0 && cmd.Op == gatehouse.OpAcquire {
-		for i := range cmd.Want {
-			one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
-			u.settle(cmd.Want[i].Key, &one, nil, now.UnixNano())
-		}
+		})
 	}
 }
 
-// checkSize refuses a limit beyond what a rule lets its user begin.
-func (r *rule) checkSize(key gatehouse.Key, stated *gatehouse.Rule) error {
-	if r.size == 0 && r.limits.Len() == 0 || stated.Size == gatehouse.InForce && stated.Limits.Len() == 0 {
-		return nil
+// TakeBackGrant is TakeBack for a command about several names.
+func (e *Pass) TakeBackGrant(cmd *gatehouse.GrantCommand) {
+	if e.user == nil || !e.fresh {
+		return
 	}
-	if !key.Kind.Limiter() && key.Kind != gatehouse.Semaphore && key.Kind != gatehouse.Barrier {
-		return nil
+	for i := range cmd.Want {
+		e.user.endHold(cmd.Want[i].Key, cmd.ID)
 	}
-	limits := stated.Limits
-	if limits.Len() == 0 {
-		size := stated.Size
-		if key.Kind == gatehouse.GCRA && stated.Calendar == gatehouse.NoCalendar {
-			size = max(size, stated.Burst+1)
-		}
-		if r.size > 0 && size > r.size {
-			return tooLarge(key, size, r.size)
-		}
-		if r.limits.Len() == 0 || !key.Kind.Limiter() {
-			return nil
-		}
-		one := gatehouse.Limit{Size: size, Interval: stated.Interval, Calendar: stated.Calendar}
-		return r.checkLimits(key, []gatehouse.Limit{one})
-	}
-	all := make([]gatehouse.Limit, 0, gatehouse.MaxLimits)
-	for i := range limits.Len() {
-		// The tightest of several limits is what counts, so one within the size is enough for that.
-		all = append(all, limits.At(i))
-	}
-	for _, limit := range all {
-		if r.size > 0 && limit.Size > r.size {
-			return tooLarge(key, limit.Size, r.size)
-		}
-	}
-	return r.checkLimits(key, all)
-}
-
-func tooLarge(key gatehouse.Key, size, most int64) error {
-	return gatehouse.Errorf(gatehouse.CodeForbidden, "%s: size is %d, want at most %d for this user", key,
-		size,
-		most)
-}
-
-// checkLimits refuses limits that do not keep those of the rule: for each of the rule's there must be one
-// that lets no more through in no less time.
-func (r *rule) checkLimits(key gatehouse.Key, stated []gatehouse.Limit) error {
-	for i := range r.limits.Len() {
-		most := r.limits.At(i)
-		kept := false
-		for _, limit := range stated {
-			kept = kept || limit.Size <= most.Size && windowAtLeast(limit, most)
-		}
-		if !kept {
-			return gatehouse.Errorf(gatehouse.CodeForbidden, "%s: no limit of it is within %s, want one for "+
-				"this user", key, most)
-		}
-	}
-	return nil
-}
-
-// windowAtLeast reports whether one limit's window is never shorter than another's.
-func windowAtLeast(limit, most gatehouse.Limit) bool {
-	if most.Calendar != gatehouse.NoCalendar {
-		return limit.Calendar >= most.Calendar
-	}
-	if limit.Calendar == gatehouse.NoCalendar {
-		return limit.Interval >= most.Interval
-	}
-	return shortest[limit.Calendar] >= most.Interval
-}
-
-// shortest are the shortest windows of the calendar: clocks are put forward, and months differ.
-var shortest = [...]time.Duration{
-	gatehouse.Day: 23 * time.Hour, gatehouse.Week: (7*24 - 1) * time.Hour,
-	gatehouse.Month: (28*24 - 1) * time.Hour,
 }
 
 // describe says which line of the file a rule is.

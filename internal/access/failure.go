@@ -2,6 +2,7 @@ package access
 
 import (
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -89,4 +90,12 @@ func (u *Users) CountFailure(protocol string, err error, address string, user *U
 	}
 	f.log.Warn("refused a request", "protocol", protocol, "reason", reason, "address", address, "user", name,
 		"more", silent)
+}
+
+// Audit logs what the user has managed or forced, and from where.
+func (u *User) Audit(op, key string, address netip.Addr) {
+	if u == nil || u.users == nil || u.users.failures.log == nil {
+		return
+	}
+	u.users.failures.log.Info("audit", "user", u.Name, "op", op, "key", key, "address", address.String())
 }

@@ -69,7 +69,7 @@ func readPrivate(path string) ([]byte, error) {
 // parsePolicy reads the text of a file.
 func parsePolicy(path string, text []byte) (*Policy, error) {
 	f := &policyFile{Policy: Policy{
-		Path: path, byName: make(map[string]*User), tokens: make(map[Hash]*User),
+		Path: path, sum: hashToken(text), byName: make(map[string]*User), tokens: make(map[tokenHash]*User),
 		certs: make(map[string]*User),
 	}}
 	node := f.faults.ParseDocument(text)
@@ -162,9 +162,9 @@ func (f *policyFile) readName(u *User, node *yaml.Node, given map[string]*yaml.N
 	if !ok {
 		return
 	}
-	u.Name = name
+	u.Name, u.origin.User = name, name
 	switch {
-	case !isUserName(strings.TrimPrefix(name, jarlPrefix)):
+	case !IsName(strings.TrimPrefix(name, jarlPrefix)):
 		f.addFault(at,
 			"name is %s, want 1 to %d letters, digits, dots, hyphens and underscores, or jarl/ and "+
 				"the name of a listener's limiter", yamlnode.Quote(name), maxName)
@@ -175,9 +175,9 @@ func (f *policyFile) readName(u *User, node *yaml.Node, given map[string]*yaml.N
 	}
 }
 
-// isUserName reports whether a text can be a name. It is short and plain, as it begins keys of holders and is
-// shown in logs and metrics.
-func isUserName(name string) bool {
+// IsName reports whether a text can be the name of a user. It is short and plain, as it begins keys of
+// holders and is shown in logs and metrics.
+func IsName(name string) bool {
 	odd := func(r rune) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		return !letter && r != '.' && r != '-' && r != '_'

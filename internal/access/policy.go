@@ -17,11 +17,15 @@ type Policy struct {
 	// Path is the file's.
 	Path string
 
+	sum    tokenHash // of the text
 	users  []*User
 	byName map[string]*User
-	tokens map[Hash]*User
+	tokens map[tokenHash]*User
 	certs  map[string]*User
 }
+
+// Len returns how many users there are.
+func (p *Policy) Len() int { return len(p.users) }
 
 // User returns the user with a name, nil if there is none.
 func (p *Policy) User(name string) *User { return p.byName[name] }
@@ -41,7 +45,13 @@ type Users struct {
 	sweepNext int64 // when addresses may be looked at again; Unix ns
 
 	failures failureCounts
+
+	refusePlain bool
+	proxies     []netip.Prefix
 }
+
+// Nobody returns a user who may do nothing.
+func Nobody() *User { return &User{Name: "nobody"} }
 
 // NewUsers returns the users of a policy. now is the clock by which rates and holds are counted.
 func NewUsers(p *Policy, now func() time.Time) *Users {
@@ -51,15 +61,20 @@ func NewUsers(p *Policy, now func() time.Time) *Users {
 }
 
 // SetPolicy puts a policy in force, as a whole: a request is judged by the old one or by the new one.
-// Requests that wait, and may not any more, are refused.
-func (u *Users) SetPolicy(p *Policy) {
+// Requests that wait, and may not any more, are refused. It reports false, and changes nothing, if the text
+// of the file is that of the policy in force.
+func (u *Users) SetPolicy(p *Policy) (changed bool) {
 	u.mu.Lock()
+	u.stale.Store(false)
+	if before := u.policy.Load(); before != nil && before.sum == p.sum {
+		u.mu.Unlock()
+		return false
+	}
 	for _, user := range p.users {
-		user.usage = u.usageOf(user.Name, &user.most)
+		user.usage, user.users = u.usageOf(user.Name, &user.most), u
 	}
 	u.anon = make(map[string]*User)
 	u.policy.Store(p)
-	u.stale.Store(false)
 	var ended []*Wait
 	for w := range u.waits {
 		user := u.lookUp(w.login)
@@ -74,6 +89,7 @@ func (u *Users) SetPolicy(p *Policy) {
 	for _, w := range ended {
 		w.refuse(w.user.refusal("waiting for "+w.key.String(), w.level))
 	}
+	return true
 }
 
 // SetStale notes that a newer version of the file could not be used.
@@ -84,7 +100,7 @@ func (u *Users) Stale() bool { return u.stale.Load() }
 
 // A Login is how a client has shown who it is. It outlives the policy under which it was made.
 type Login struct {
-	hash    Hash
+	hash    tokenHash
 	token   bool
 	certs   []string
 	address netip.Addr
@@ -97,12 +113,36 @@ type Login struct {
 const (
 	wrongToken = "the token is not valid on this server"
 	noToken    = "this server asks who you are; send a token"
+	plainToken = "a token came over a connection that others can read; use TLS, and make a new token"
 	wrongCert  = "the certificate belongs to no user of this server"
 )
 
+// A From is where a request is from.
+type From struct {
+	Address netip.Addr
+	// Certificate is the client's, verified; nil if it gave none.
+	Certificate *x509.Certificate
+	// Secure says that nobody can read along: the connection has TLS.
+	Secure bool
+}
+
+// RefusePlain has tokens refused that others could read on their way: those of connections without TLS that
+// are neither from this machine nor from these proxies. It is called before the users are used.
+func (u *Users) RefusePlain(proxies []netip.Prefix) { u.proxies, u.refusePlain = proxies, true }
+
+// isReadable reports whether others can read what comes from there.
+func (u *Users) isReadable(from From) bool {
+	address := from.Address.Unmap()
+	return u.refusePlain && !from.Secure && address.IsValid() && !address.IsLoopback() &&
+		!slices.ContainsFunc(u.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
+}
+
 // LogIn returns the login of a client that gave a token, and the user it stands for. claimed is the user that
 // the client says it is, "" if it does not say.
-func (u *Users) LogIn(token []byte, claimed string) (*Login, *User, error) {
+func (u *Users) LogIn(token []byte, claimed string, from From) (*Login, *User, error) {
+	if u.isReadable(from) {
+		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, plainToken)
+	}
 	l := &Login{token: true}
 	if len(token) <= maxToken {
 		l.hash = hashToken(token)
@@ -116,16 +156,26 @@ func (u *Users) LogIn(token []byte, claimed string) (*Login, *User, error) {
 
 // Admit returns the login of a client that gave no token: of the user of its certificate, or of the anonymous
 // user at its address. user is nil if there is none; the client may log in later.
-func (u *Users) Admit(cert *x509.Certificate, address netip.Addr) (l *Login, user *User) {
-	l = &Login{address: address.Unmap()}
-	if cert != nil {
-		l.certs = certificateNames(cert)
+func (u *Users) Admit(from From) (l *Login, user *User) {
+	l = &Login{address: from.Address.Unmap()}
+	if from.Certificate != nil {
+		l.certs = certificateNames(from.Certificate)
 	}
 	return l, u.Current(l)
 }
 
-// LogInJARL returns the login of the listener with a name. Its guard is its own list of addresses.
-func (u *Users) LogInJARL(name string) *Login { return &Login{name: jarlPrefix + name} }
+// MayListen returns an error unless a JARL listener may ask for its limiter now. Its guard is its own list of
+// addresses; only a file that has a user of the listener's name says more.
+func (u *Users) MayListen(key gatehouse.Key) error {
+	user := u.policy.Load().byName[jarlPrefix+key.Name]
+	if user == nil {
+		return nil
+	}
+	if err := user.TakeRate(); err != nil {
+		return err
+	}
+	return user.Require(key.Kind, key.Name, gatehouse.LevelUse, "a reservation of")
+}
 
 // Missing is the error of a client that is known by nothing.
 func Missing(l *Login) error {

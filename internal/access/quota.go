@@ -9,8 +9,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// Quotas are how much a user may have at once on one server. 0 means any number.
-type Quotas struct {
+// quotas are how much a user may have at once on one server. 0 means any number.
+type quotas struct {
 	Names, Waiters, Holders, Connections int64
 	// Rate is how often it may ask.
 	Rate gatehouse.Limit
@@ -21,7 +21,7 @@ const maxAddresses = 10_000
 
 // usage is what a user has at present. It outlives policies, which have the quotas.
 type usage struct {
-	most atomic.Pointer[Quotas]
+	most atomic.Pointer[quotas]
 
 	waiters, connections atomic.Int64
 	next                 atomic.Int64 // the instant from which the rate lets a request through; Unix ns
@@ -37,8 +37,11 @@ type holdKey struct {
 	holder string
 }
 
+// now is the instant, in Unix ns, by the clock of the users.
+func (u *User) now() int64 { return u.users.now().UnixNano() }
+
 // usageOf returns what a user has, and notes what it may have. The lock is held.
-func (u *Users) usageOf(name string, most *Quotas) *usage {
+func (u *Users) usageOf(name string, most *quotas) *usage {
 	have := u.usage[name]
 	if have == nil {
 		have = &usage{names: make(map[gatehouse.Key]int64), holds: make(map[holdKey]int64)}
@@ -144,8 +147,8 @@ func (v *usage) takeRate(limit gatehouse.Limit, now int64) bool {
 }
 
 // TakeRate counts one request of the user.
-func (u *User) TakeRate(now time.Time) error {
-	if u == nil || u.most.Rate.Size == 0 || u.usage.takeRate(u.most.Rate, now.UnixNano()) {
+func (u *User) TakeRate() error {
+	if u == nil || u.most.Rate.Size == 0 || u.usage.takeRate(u.most.Rate, u.now()) {
 		return nil
 	}
 	return u.overQuota("requests", u.most.Rate)
@@ -193,23 +196,30 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 const nameAtLeast = 10 * time.Second
 
 // beginHold looks whether there is room for one more hold.
-func (u *User) beginHold(key gatehouse.Key, holder string, now int64) error {
+func (u *User) beginHold(key gatehouse.Key, holder string, now int64) (fresh bool, err error) {
 	v := u.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	one := holdKey{key, holder}
 	if _, known := v.holds[one]; known {
-		return nil
+		return false, nil
 	}
 	if int64(len(v.holds)) >= u.most.Holders {
 		sweep(v.holds, now)
 	}
 	if int64(len(v.holds)) >= u.most.Holders {
-		return u.overQuota("holders", u.most.Holders)
+		return false, u.overQuota("holders", u.most.Holders)
 	}
 	// It counts from here on, as many may be asked for at the same time.
 	v.holds[one] = pending
-	return nil
+	return true, nil
+}
+
+// endHold ends a hold.
+func (u *User) endHold(key gatehouse.Key, holder string) {
+	u.usage.mu.Lock()
+	defer u.usage.mu.Unlock()
+	delete(u.usage.holds, holdKey{key, holder})
 }
 
 // Instants that do not come: of a hold that does not end, and of one that was asked for.
@@ -227,8 +237,8 @@ func endOf(now int64, after time.Duration) int64 {
 }
 
 // settle notes how long what a command began counts.
-func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision, now int64) {
-	v := u.usage
+func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	v, now := u.usage, u.now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	granted := d != nil && d.Outcome == gatehouse.Granted

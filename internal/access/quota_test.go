@@ -27,13 +27,20 @@ func newQuotaBench(t *testing.T, quotas string) *quotaBench {
 }
 
 // enter puts a command as a front does, and returns the key and command that the gate is given.
-func (b *quotaBench) enter(kind gatehouse.Kind, name string, cmd gatehouse.Command) (
-	gatehouse.Key, gatehouse.Command, error,
-) {
+func (b *quotaBench) enter(kind gatehouse.Kind, name string, cmd gatehouse.Command) (*entered, error) {
 	key := gatehouse.Key{Kind: kind, Name: name}
-	err := b.user.Enter(&key, &cmd, b.now)
-	return key, cmd, err
+	entry, err := b.user.Enter(&key, &cmd)
+	return &entered{entry, key, cmd}, err
 }
+
+// An entered is a command that was let in.
+type entered struct {
+	entry Pass
+	key   gatehouse.Key
+	cmd   gatehouse.Command
+}
+
+func (e *entered) leave(d *gatehouse.Decision) { e.entry.Leave(e.key, &e.cmd, d) }
 
 func (b *quotaBench) wantQuota(err error, word string) {
 	b.Helper()
@@ -48,9 +55,9 @@ func TestHolders(t *testing.T) {
 	grant := gatehouse.Decision{Outcome: gatehouse.Granted, ExpiresAfter: time.Minute}
 	hold := func(holder string) error {
 		acquire.Holder = holder
-		key, cmd, err := b.enter(gatehouse.Semaphore, "s", acquire)
+		one, err := b.enter(gatehouse.Semaphore, "s", acquire)
 		if err == nil {
-			b.user.Leave(key, &cmd, &grant, b.now)
+			one.leave(&grant)
 		}
 		return err
 	}
@@ -62,17 +69,17 @@ func TestHolders(t *testing.T) {
 	b.wantQuota(hold("3"), "holders")
 	// A hold that is there is no second one, and one that fails gives nothing up.
 	acquire.Holder = "0"
-	key, cmd, err := b.enter(gatehouse.Semaphore, "s", acquire)
+	one, err := b.enter(gatehouse.Semaphore, "s", acquire)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.user.Leave(key, &cmd, nil, b.now)
+	one.leave(nil)
 	b.wantQuota(hold("3"), "holders")
-	key, cmd, err = b.enter(gatehouse.Semaphore, "s", gatehouse.Command{Op: gatehouse.OpRelease, Holder: "1"})
+	one, err = b.enter(gatehouse.Semaphore, "s", gatehouse.Command{Op: gatehouse.OpRelease, Holder: "1"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.user.Leave(key, &cmd, &gatehouse.Decision{Outcome: gatehouse.Granted}, b.now)
+	one.leave(&gatehouse.Decision{Outcome: gatehouse.Granted})
 	if err := hold("3"); err != nil {
 		t.Errorf("after a release: %v, want none", err)
 	}
@@ -87,16 +94,16 @@ func TestNames(t *testing.T) {
 	b := newQuotaBench(t, "names: 2")
 	count := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1, Interval: 1}}
 	for _, name := range []string{"a", "b", "a"} {
-		key, cmd, err := b.enter(gatehouse.GCRA, name, count)
+		one, err := b.enter(gatehouse.GCRA, name, count)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.user.Leave(key, &cmd, &gatehouse.Decision{Outcome: gatehouse.Granted, ResetAfter: time.Hour}, b.now)
+		one.leave(&gatehouse.Decision{Outcome: gatehouse.Granted, ResetAfter: time.Hour})
 	}
-	_, _, err := b.enter(gatehouse.GCRA, "c", count)
+	_, err := b.enter(gatehouse.GCRA, "c", count)
 	b.wantQuota(err, "names")
 	b.now = b.now.Add(time.Hour)
-	if _, _, err := b.enter(gatehouse.GCRA, "c", count); err != nil {
+	if _, err := b.enter(gatehouse.GCRA, "c", count); err != nil {
 		t.Errorf("after the names are forgotten: %v, want none", err)
 	}
 }
@@ -105,7 +112,7 @@ func TestRate(t *testing.T) {
 	b := newQuotaBench(t, "rate: 10/1s")
 	passed := 0
 	for range 3000 { // three seconds, a request each millisecond
-		if b.user.TakeRate(b.now) == nil {
+		if b.user.TakeRate() == nil {
 			passed++
 		}
 		b.now = b.now.Add(time.Millisecond)
@@ -119,7 +126,7 @@ func TestAnonymousByAddress(t *testing.T) {
 	p := parse(t, "users: [{name: anonymous, at-most: {connections: 1}}]")
 	users := NewUsers(p, time.Now)
 	at := func(address string) *User {
-		_, user := users.Admit(nil, netip.MustParseAddr(address))
+		_, user := users.Admit(From{Address: netip.MustParseAddr(address)})
 		return user
 	}
 	if err := at("10.0.0.1").OpenConnection(); err != nil {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A Hash is the SHA-256 of a token. Tokens are random and long, so that no slow hash is needed.
-type Hash [sha256.Size]byte
+// A tokenHash is the SHA-256 of a token. Tokens are random and long, so that no slow hash is needed.
+type tokenHash [sha256.Size]byte
 
 const (
 	hashPrefix = "sha256:"
@@ -30,13 +30,13 @@ func NewToken() (token, hash string) {
 }
 
 // hashToken returns the hash of a token.
-func hashToken(token []byte) Hash { return sha256.Sum256(token) }
+func hashToken(token []byte) tokenHash { return sha256.Sum256(token) }
 
 // String is what stands for a token in a file.
-func (h Hash) String() string { return hashPrefix + hex.EncodeToString(h[:]) }
+func (h tokenHash) String() string { return hashPrefix + hex.EncodeToString(h[:]) }
 
 // parseHash reads what String writes.
-func parseHash(text string) (h Hash, ok bool) {
+func parseHash(text string) (h tokenHash, ok bool) {
 	digits, ok := strings.CutPrefix(text, hashPrefix)
 	if !ok || len(digits) != 2*len(h) {
 		return h, false

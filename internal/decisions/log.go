@@ -56,6 +56,15 @@ func (r *Explained) Name() gatehouse.Key {
 	return r.Key
 }
 
+// Keys are all names in the refusal.
+func (r *Explained) Keys() []*gatehouse.Key {
+	all := []*gatehouse.Key{&r.Key}
+	for i := range r.Members {
+		all = append(all, &r.Members[i].Key)
+	}
+	return all
+}
+
 // A Log keeps the last refusals, in memory that is there from the beginning. A nil Log keeps none.
 type Log struct {
 	slots []slot

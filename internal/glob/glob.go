@@ -121,6 +121,9 @@ func (p *Pattern) MatchSome(kind gatehouse.Kind, prefix string) bool {
 		strings.HasPrefix(p.head, prefix))
 }
 
+// Head is what all names begin with that the pattern matches.
+func (p *Pattern) Head() string { return p.head }
+
 // Specificity is the length of the pattern's text before its first star. Of several that match, the longest
 // is meant.
 func (p *Pattern) Specificity() int {

@@ -161,7 +161,7 @@ func TestCheckTakesWhatServeTakes(t *testing.T) {
 	folder := settingsFolder(t)
 	for _, c := range []struct{ env, args string }{
 		{"", ""},
-		{"", "--http :0 --resp :0 --grpc 127.0.0.1:0"},
+		{"", "--insecure --http :0 --resp :0 --grpc 127.0.0.1:0"},
 		{"", "--resp= --grpc="},
 		{"GATEHOUSE_CORS=*", ""},
 		{"", "--cors null,https://a.example,http://[::1]:8080"},
@@ -197,11 +197,11 @@ func TestCheckTakesWhatServeTakes(t *testing.T) {
 func TestCheckTriesNothing(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{shared().address, "192.0.2.1:80"} {
-		status, _, said := gatehouse(t, nil, "serve", "--http", address)
+		status, _, said := gatehouse(t, nil, "serve", "--insecure", "--http", address)
 		if status == 0 || !matches("…listening for HTTP…", said) {
 			t.Errorf("serve --http %s ended with %d and said %q, want not 0 and why", address, status, said)
 		}
-		status, _, said = gatehouse(t, nil, "serve", "--check", "--http", address)
+		status, _, said = gatehouse(t, nil, "serve", "--check", "--insecure", "--http", address)
 		if status != 0 {
 			t.Errorf("serve --check --http %s ended with %d and said %q, want 0", address, status, said)
 		}

@@ -49,9 +49,11 @@ func TestHostsOfTheServer(t *testing.T) {
 			[]string{"evil.example"}, otherHost("evil.example")},
 		{"--advertise gate-1.example:5506", "the name that it tells others", "/v1/counter/NAME/count",
 			[]string{"gate-1.example:5505"}, "200 OK: 1"},
-		{"--http 0.0.0.0:0", "a service of Compose", "/v1/counter/NAME/count", []string{"gatehouse:5505"},
+		{"--http 0.0.0.0:0 --insecure", "a service of Compose", "/v1/counter/NAME/count",
+			[]string{"gatehouse:5505"},
 			"200 OK: 1"},
-		{"--http 0.0.0.0:0", "a page, where all addresses are listened on", "/v1/counter/NAME/count",
+		{"--http 0.0.0.0:0 --insecure", "a page, where all addresses are listened on",
+			"/v1/counter/NAME/count",
 			[]string{"evil.example", "Origin: http://evil.example"}, otherHost("evil.example")},
 		{"--hosts *", "any", "/v1/counter/NAME/count", []string{"evil.example"}, "200 OK: 1"},
 	} {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/access"
 )
 
 // An rpc is one of the protocol's methods. The listeners for gRPC and for HTTP both answer them through
@@ -53,6 +54,10 @@ func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirec
 	if err = c.fault; err == nil && method != rpcDiscovery {
 		err = c.checkFields()
 	}
+	if err == nil && s.config.Users != nil {
+		err = c.checkUser(method)
+		s.countRefusal(err, c.user)
+	}
 	if err != nil {
 		return redirect{}, err
 	}
@@ -86,8 +91,9 @@ const (
 // A capacityCall is a request and its answer, on their way through the server. Calls are pooled and reuse
 // their memory; nothing in one may be kept after freeCall.
 type capacityCall struct {
-	client   string // or server
-	server   bool   // the client is a server with clients of its own
+	user     *access.User // nil if rights are off
+	client   string       // or server
+	server   bool         // the client is a server with clients of its own
 	requests []capacity.Request
 	demands  []capacity.Demand // of all requests, one after the other
 	released []string

@@ -111,7 +111,13 @@ func (s *Server) methodDesc(
 	) (answer any, err error) {
 		// Interceptors are not called for these methods, so a panic is caught here.
 		defer func() { err = s.panicError(recover(), err) }()
+		// Nothing of the message is read for somebody who is not known.
+		user, err := s.identify(ctx)
+		if err != nil {
+			return nil, grpcError(err)
+		}
 		c := s.newCall()
+		c.user = user
 		// receive ends in callCodec.Unmarshal. A message that it cannot read is no error here: it is noted
 		// in c.fault, and answerCall counts it. An error means that no whole message came.
 		if err := receive(&incoming{c, read}); err != nil {
@@ -211,9 +217,13 @@ func (s *Server) panicError(broken any, err error) error {
 
 // guardUnary keeps the server alive when a method other than ours panics, and notes its answer.
 func (s *Server) guardUnary(
-	ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
+	ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler,
 ) (answer any, err error) {
 	defer func() { err = s.panicError(recover(), err) }()
+	err = s.mayCall(ctx, info.FullMethod)
+	if err != nil {
+		return nil, grpcError(err)
+	}
 	answer, err = handle(ctx, request)
 	if err == nil {
 		// Health checks and reflection answer with messages, whose bytes gRPC makes only later.
@@ -225,8 +235,11 @@ func (s *Server) guardUnary(
 // guardStream does the same for streams. It also ends them when the server stops: a health check that
 // watches would last forever.
 func (s *Server) guardStream(
-	service any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handle grpc.StreamHandler,
+	service any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handle grpc.StreamHandler,
 ) error {
+	if err := s.mayCall(stream.Context(), info.FullMethod); err != nil {
+		return grpcError(err)
+	}
 	// The handler has a goroutine of its own, so that this function can return while the handler waits in
 	// Watch. Then gRPC cancels the stream's context, which ends the goroutine.
 	ended := make(chan error, 1)

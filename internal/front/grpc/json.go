@@ -100,6 +100,7 @@ func (s *Server) getJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	c := s.newCall()
 	defer s.freeCall(c)
+	c.user = s.userOf(ctx)
 	// A fault is left to answerCall, which counts it as it does for gRPC.
 	c.fault = asked.fillCall(c)
 	to, err := s.answerCall(overHTTP, rpcGetCapacity, c)
@@ -125,7 +126,7 @@ func (s *Server) releaseJSON(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	c := s.newCall()
 	defer s.freeCall(c)
-	c.client = asked.Client
+	c.user, c.client = s.userOf(ctx), asked.Client
 	c.released = append(c.released, asked.Resources...)
 	to, err := s.answerCall(overHTTP, rpcReleaseCapacity, c)
 	if err != nil {

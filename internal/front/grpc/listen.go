@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
@@ -121,6 +122,7 @@ type countedConn struct {
 	conns   *conns
 	hasRead atomic.Bool // something was read from it
 	meter   connMeter
+	caller  access.Caller
 }
 
 // certificateOf returns the certificate that the client of a call has shown, nil without TLS or without one.
@@ -165,5 +167,6 @@ func (c *countedConn) Close() error {
 	}
 	c.conns.mu.Unlock()
 	c.forgetCalls()
+	c.caller.End()
 	return c.Conn.Close()
 }

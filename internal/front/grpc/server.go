@@ -23,6 +23,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
@@ -45,6 +46,9 @@ type Config struct {
 
 	// Now is the clock, which must be monotonic, as time.Now is.
 	Now func() time.Time
+
+	// Users says who may do what; nil means that everybody may do everything.
+	Users *access.Users
 
 	// Address is the server's name, and where redirected clients find it. Empty means the address it listens
 	// at, with this machine's name if it listens at all of them.

@@ -187,6 +187,7 @@ func newHistoryJSON(
 // its client leaves, or the server stops.
 type viewTask struct {
 	server *Server
+	allows func() bool // reports whether its user may still see it
 	busy   atomic.Bool // a goroutine sends the rest of a frame
 }
 
@@ -199,7 +200,8 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	from := readSender(&ctx.Request.Header)
 	w := &waiter{
-		server: s, task: &viewTask{server: s}, responder: s.newResponder(ctx, &from), stream: new(stream),
+		server: s, task: &viewTask{server: s, allows: s.mayGoOn(ctx)}, responder: s.newResponder(ctx, &from),
+		stream: new(stream),
 	}
 	w.responder.maxWait = math.MaxInt64
 	w.parkAfterHandler(ctx)
@@ -223,6 +225,10 @@ func (v *viewTask) sendFrame(w *waiter, frame []byte) {
 	w.stream.mu.Lock()
 	defer w.stream.mu.Unlock()
 	if v.busy.Load() {
+		return
+	}
+	if !v.allows() {
+		go w.onHangup() // which needs the lock; it ends with that
 		return
 	}
 	sent, err := w.conn.writeNow(frame)

@@ -271,6 +271,8 @@ type rejection struct {
 	allow    string // the methods there are, with 405 and OPTIONS
 	location string // with 301 and 308
 	accept   string // the type of body that is read, with 415
+
+	authenticate string // how to say who one is, with 401
 }
 
 // errorRejection returns the answer to an error.

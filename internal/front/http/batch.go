@@ -2,13 +2,16 @@ package http
 
 import (
 	"bytes"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
@@ -22,6 +25,10 @@ type batchTask struct {
 	commands []*batchCommand
 	left     atomic.Int32 // groups that are not decided
 	done     func()       // called when none is left
+
+	// The keys and holders as the user calls them; nil if rights are off.
+	keys    []gatehouse.Key
+	holders []string
 }
 
 // A batchCommand is one command of a batch.
@@ -29,6 +36,7 @@ type batchCommand struct {
 	gate.Request
 	room  gatehouse.Decision
 	fault error // why it was not put to the gate; nil if it was
+	entry access.Pass
 }
 
 // A batchGroup is the commands of a batch for one key. They are decided in their order: a part of them at a
@@ -52,6 +60,9 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		s.abandonConn(ctx)
 		return
 	}
+	if from.user != nil {
+		b.enterUser(from.user, peer.Source(ctx.Conn()))
+	}
 	w := &waiter{server: s, task: b, responder: s.newResponder(ctx, from)}
 	// Room for the shortest answer is taken in advance. What was done cannot be taken back when there is
 	// none.
@@ -69,7 +80,45 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		}
 	}
 	b.submitCommands()
-	s.answerTask(ctx, w)
+	s.answerTask(ctx, w, from)
+}
+
+// enterUser judges each command for the user of the batch. One that is refused is answered so; the others go
+// on.
+func (b *batchTask) enterUser(user *access.User, address netip.Addr) {
+	b.keys = make([]gatehouse.Key, len(b.commands))
+	b.holders = make([]string, len(b.commands))
+	for i, c := range b.commands {
+		b.keys[i], b.holders[i] = c.Key, c.Command.Holder
+		if c.fault == nil {
+			c.entry, c.fault = user.Enter(&c.Key, &c.Command)
+			c.entry.Address = address
+			b.server.config.Users.CountFailure(protocolName, c.fault, address.String(), user)
+		}
+	}
+}
+
+// leaveUser makes what was decided something that the user may see.
+func (b *batchTask) leaveUser() {
+	for _, c := range b.commands {
+		if c.fault != nil || b.keys == nil {
+			continue
+		}
+		d := c.Decision
+		if c.Err != nil {
+			d = nil
+		}
+		c.entry.Leave(c.Key, &c.Command, d)
+		c.Err = c.entry.User().HideError(c.Err)
+	}
+}
+
+// shown is the key and the holder of a command as its client calls them.
+func (b *batchTask) shown(i int, c *batchCommand) (gatehouse.Key, string) {
+	if b.keys == nil {
+		return c.Key, c.Command.Holder
+	}
+	return b.keys[i], b.holders[i]
 }
 
 // shortAnswer is more than the bytes of an answer that has only an outcome.
@@ -247,6 +296,7 @@ func (b *batchTask) hasHold() bool {
 func (b *batchTask) cancelTask() {
 	for _, c := range b.commands {
 		if c.acquiresHold() {
+			c.entry.TakeBack(c.Key, &c.Command)
 			b.server.config.Gate.Cancel(&c.Request)
 		}
 	}
@@ -324,7 +374,8 @@ func (b *batchTask) writeAnswers(
 		if i > 0 {
 			out = append(out, ',')
 		}
-		one := responder{key: c.Key, op: c.Command.Op, holder: c.Command.Holder, v1: true}
+		key, holder := b.shown(i, c)
+		one := responder{key: key, op: c.Command.Op, holder: holder, v1: true}
 		out = append(out, encode(&one, c)...)
 	}
 	writeRawJSON(resp, "application/json", append(out, `]}`...))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
@@ -98,6 +99,9 @@ type Config struct {
 	// elsewhere such requests of browsers.
 	Hosts []string
 
+	// Users says who may do what; nil means that everybody may do everything.
+	Users *access.Users
+
 	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
 	Keep time.Duration
 
@@ -162,6 +166,7 @@ type Server struct {
 	page         func(path string) (manual.Page, bool) // the page at /, and its assets
 	routes       []*route
 	hosts        *hostNames
+	nobody       *access.User   // who asks where nobody is asked; nil if rights are off
 	sources      peer.Addresses // of the open connections
 	poller       *poller
 	logsRequests bool // in the log
@@ -210,6 +215,9 @@ func New(config Config) (*Server, error) {
 	s.config, s.poller, s.routes = config, poller, routes
 	s.hosts = newHosts(config.Hosts)
 	s.logsRequests = s.log.Enabled(context.Background(), slog.LevelDebug)
+	if config.Users != nil {
+		s.nobody = access.Nobody()
+	}
 	s.sources.Most = config.ConnsPerAddress
 	s.allClosed = make(chan struct{})
 	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })

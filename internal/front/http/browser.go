@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
@@ -18,6 +19,9 @@ import (
 type sender struct {
 	host, origin, site []byte // Host, Origin, Sec-Fetch-Site
 	accept, referer    []byte
+	authorization      []byte
+	user               *access.User // nil if rights are off
+	login              *access.Login
 
 	requestID, traceparent, tracestate []byte
 
@@ -54,6 +58,8 @@ func readSender(h *fasthttp.RequestHeader) (from sender) {
 			from.traceparent = value
 		case "Tracestate":
 			from.tracestate = value
+		case fasthttp.HeaderAuthorization:
+			from.authorization = value
 		case fasthttp.HeaderReferer:
 			from.referer = value
 		case "Sec-Purpose", "Purpose", "X-Moz":

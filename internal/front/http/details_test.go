@@ -71,7 +71,7 @@ func TestDocumentedCodes(t *testing.T) {
 // The page has every outcome, with what its status is without details.
 func TestDocumentedOutcomes(t *testing.T) {
 	want := map[string]string{"granted": "200 204", "refused": "408 429"}
-	for outcome := gatehouse.Conflict; outcome <= gatehouse.Exhausted; outcome++ {
+	for outcome := gatehouse.Conflict; outcome <= gatehouse.Forbidden; outcome++ {
 		want[outcome.String()] = fmt.Sprint(outcomeStatuses[outcome])
 	}
 	if got := rows(page(t, "| `outcome` | means |", "\n\n"), statusNumber); !maps.Equal(got, want) {
@@ -105,7 +105,7 @@ func TestDocumentedMembers(t *testing.T) {
 // checkMembers holds the order of an object's members against the documented one, and notes them as seen.
 func checkMembers(t *testing.T, r responder, documented []string, seen map[string]bool) {
 	t.Helper()
-	for outcome := gatehouse.Refused; outcome <= gatehouse.Exhausted; outcome++ {
+	for outcome := gatehouse.Refused; outcome <= gatehouse.Forbidden; outcome++ {
 		d := gatehouse.Decision{
 			Outcome: outcome, Fence: 1, Windows: make([]gatehouse.Window, 2), Message: "m",
 			Reported: &gatehouse.Reported{Status: 429, By: "b", AdoptedFor: 1},

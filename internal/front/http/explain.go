@@ -94,13 +94,22 @@ func (s *Server) answerDecision(ctx *fasthttp.RequestCtx, from *sender, path str
 		return
 	}
 	e, p := s.findDecision(string(id))
+	user := s.userOf(ctx)
+	// Who may not look at a name is told no more than that nothing is kept.
+	if p == nil && !user.Sees(e.Keys()) {
+		p = noSuchPath("decision %s is not one that you may see", params.Quote(id))
+	}
 	if p != nil {
 		p.writeTo(&ctx.Response, from.wantsJSON)
 		return
 	}
 	// The holders are asked for at the store, so that one such answer is made at a time.
 	s.answerInTurn(ctx, s.config.Budget.Page, from, func() {
-		writeJSON(&ctx.Response, s.explain(&e))
+		text := encodeJSON(s.explain(&e))
+		if user.Prefix() != "" {
+			text = []byte(user.Hide(string(text)))
+		}
+		writeRawJSON(&ctx.Response, "application/json", text)
 	})
 }
 

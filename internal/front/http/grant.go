@@ -35,11 +35,11 @@ func (s *Server) answerSeveral(ctx *fasthttp.RequestCtx, path, query []byte, fro
 	}
 	switch {
 	case p != nil:
-		s.rejectRequest(ctx, from, p)
 		// This may be the browser's preflight, as it is for a route.
 		if s.allowedOrigin(from) != "" {
 			ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, fasthttp.HeaderContentType)
 		}
+		s.rejectRequest(ctx, from, p)
 	case !s.checkOrigin(ctx, from):
 	case t.batch:
 		s.answerBatch(ctx, from)
@@ -105,14 +105,21 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 	r := &w.responder
 	r.key = gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
 	r.op, r.maxWait, r.v1, r.stream = cmd.Op, cmd.MaxWait, true, g.stream
+	if !w.enterUser(ctx, from) {
+		s.grantPool.Put(g)
+		return
+	}
 	s.config.Gate.SubmitGrant(&g.GrantRequest)
-	s.answerTask(ctx, w)
+	s.answerTask(ctx, w, from)
 }
 
 // answerTask answers a task that was begun, or parks its connection until the result is there.
-func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter) {
+func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter, from *sender) {
 	atOnce, decided := w.awaitDecision()
 	if !decided {
+		if !w.beginWait(ctx, from) {
+			return
+		}
 		if w.responder.stream {
 			w.stream = new(stream)
 		}
@@ -337,15 +344,18 @@ func (g *grantTask) denialOf(maxWait time.Duration, want []byte) rejection {
 	return f
 }
 
+// shownID is the id of the grant as its user calls it.
+func (g *grantTask) shownID() string { return g.waiter.responder.key.Name }
+
 // denialText returns the sentence that says why there is no grant. The last look at a request is one without
 // its maxWait, so that the command does not tell that.
 func (g *grantTask) denialText(maxWait time.Duration) string {
 	d, cmd := &g.Decision, &g.Command
 	switch {
 	case d.Outcome == gatehouse.Missing && d.Message == "":
-		return fmt.Sprintf("grant/%s does not exist: it never did, or ended long ago", cmd.ID)
+		return fmt.Sprintf("grant/%s does not exist: it never did, or ended long ago", g.shownID())
 	case d.Outcome != gatehouse.Refused:
-		return cmp.Or(d.Message, "the decision on grant/"+cmd.ID+" is "+d.Outcome.String())
+		return cmp.Or(d.Message, "the decision on grant/"+g.shownID()+" is "+d.Outcome.String())
 	}
 	when := "only another request can change that"
 	if d.RetryAfter != gatehouse.Forever {

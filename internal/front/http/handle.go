@@ -41,6 +41,9 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		s.answerHealthAlone(ctx, path, &from)
 		return
 	}
+	if s.config.Users != nil && !s.identify(ctx, path, &from) {
+		return
+	}
 	// Grants and batches have paths that neither a kind nor a route can have.
 	if s.answerSeveral(ctx, path, query, &from) {
 		return
@@ -67,8 +70,10 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		}
 		s.rejectRequest(ctx, &from, p)
 	case page != "" && page != listPage:
-		s.answerPage(ctx, page)
-		restrictPage(&ctx.Response)
+		if s.mayOpen(ctx, page, &from) {
+			s.answerPage(ctx, page)
+			restrictPage(&ctx.Response)
+		}
 	case !s.checkOrigin(ctx, &from):
 	case page == listPage && r.Command.Op == gatehouse.OpDelete:
 		s.deletePrefix(ctx, r.Key.Kind, &from)
@@ -109,9 +114,16 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	}
 	w := s.waiterPool.Get().(*waiter)
 	w.prepare(ctx, r, from)
+	if !w.enterUser(ctx, from) {
+		w.recycle()
+		return
+	}
 	s.config.Gate.Submit(w.alone[:]...)
 	atOnce, decided := w.awaitDecision()
 	if !decided {
+		if !w.beginWait(ctx, from) {
+			return
+		}
 		if r.stream {
 			w.stream = new(stream)
 		}
@@ -158,12 +170,13 @@ func (s *Server) rejectRequest(ctx *fasthttp.RequestCtx, from *sender, p *reject
 	allowOrigin(&ctx.Response, s.allowedOrigin(from))
 	for _, header := range [...][2]string{
 		{fasthttp.HeaderAllow, p.allow}, {fasthttp.HeaderLocation, p.location},
-		{fasthttp.HeaderAccept, p.accept},
+		{fasthttp.HeaderAccept, p.accept}, {fasthttp.HeaderWWWAuthenticate, p.authenticate},
 	} {
 		if header[1] != "" {
 			ctx.Response.Header.Set(header[0], header[1])
 		}
 	}
+	s.allowHeaders(ctx, from)
 	ctx.SetStatusCode(p.status)
 	if p.detail != "" {
 		p.writeTo(&ctx.Response, from.wantsJSON)

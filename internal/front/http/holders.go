@@ -205,7 +205,7 @@ func (s *Server) answerCycles(ctx *fasthttp.RequestCtx) {
 			return
 		}
 		list := make([]cycleJSON, 0, len(cycles))
-		for _, c := range cycles {
+		for _, c := range s.userOf(ctx).OwnCycles(cycles) {
 			list = append(list, newCycleJSON(c))
 		}
 		writeJSON(&ctx.Response, struct {

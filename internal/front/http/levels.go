@@ -30,8 +30,11 @@ func (s *Server) decideLevels(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	w.responder.answersTo(r, s.config.Refusal)
 	w.responder.levels = l
 	l.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
+	if !w.enterUser(ctx, from) {
+		return
+	}
 	s.config.Gate.SubmitGrant(&l.GrantRequest)
-	s.answerTask(ctx, w)
+	s.answerTask(ctx, w, from)
 }
 
 // cancelTask implements [waiterTask].

@@ -6,7 +6,9 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/valyala/fasthttp"
 )
 
@@ -24,6 +26,7 @@ type nameList struct {
 	details bool // all there is to know of each name
 
 	server *Server
+	user   *access.User       // nil if rights are off
 	cancel context.CancelFunc // ends the search
 
 	body []byte // the answer, unless err says why there is none
@@ -34,7 +37,7 @@ type nameList struct {
 // next, which can take a tenth of a second. So the connection is parked meanwhile, like one that waits in
 // line, and the search ends when its client leaves.
 func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
-	l := &nameList{Prefix: gate.Prefix{Kind: kind}, server: s}
+	l := &nameList{Prefix: gate.Prefix{Kind: kind}, server: s, user: from.user}
 	if p := l.readQuery(ctx); p != nil {
 		s.rejectRequest(ctx, from, p)
 		return
@@ -68,23 +71,32 @@ func (l *nameList) loadNames(ctx context.Context, s *Server) bool {
 		return true
 	}
 	// One more than is shown tells whether there are more.
-	var names []string
-	var described []gatehouse.NameDetails
-	var err error
-	if l.Prefix.Prefix == "" && !l.details {
-		names, err = s.config.Gate.Names(ctx, l.Kind, l.After, l.limit+1)
-	} else {
-		described, err = s.config.Gate.Describe(ctx, l.Prefix, l.limit+1)
-		for i := range described {
-			names = append(names, described[i].Name)
-		}
-	}
+	described, err := l.user.List(access.ListRequest{Prefix: l.Prefix, Most: l.limit + 1},
+		func(asked access.ListRequest) ([]gatehouse.NameDetails, error) { return l.fetch(ctx, asked) })
 	if err != nil {
 		l.err = err
 		return ctx.Err() == nil
 	}
+	names := make([]string, 0, len(described))
+	for i := range described {
+		names = append(names, described[i].Name)
+	}
 	l.body = l.encodeNames(names, described)
 	return true
+}
+
+// fetch asks the gate for names.
+func (l *nameList) fetch(ctx context.Context, asked access.ListRequest) ([]gatehouse.NameDetails, error) {
+	if asked.Prefix.Prefix != "" || l.details {
+		return l.server.config.Gate.Describe(ctx, asked.Prefix, asked.Most)
+	}
+	// Which is much cheaper.
+	names, err := l.server.config.Gate.Names(ctx, asked.Kind, asked.After, asked.Most)
+	described := make([]gatehouse.NameDetails, len(names))
+	for i, name := range names {
+		described[i].Name = name
+	}
+	return described, err
 }
 
 // encodeNames returns the answer as JSON. It ends at the limit of names or at maxListBytes. next is the value
@@ -177,6 +189,14 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 		s.rejectRequest(ctx, from, p)
 		return
 	}
+	if err := from.user.RequireAll(kind, prefix.Prefix, gatehouse.LevelManage, "to delete"); err != nil {
+		s.refuseUser(ctx, from, from.user, err)
+		return
+	}
+	prefix.Prefix = from.user.Inside(prefix.Prefix)
+	if prefix.After != "" {
+		prefix.After = from.user.Inside(prefix.After)
+	}
 	// A delete that has begun is carried out, as part of it cannot be taken back. So the context never ends,
 	// and Begin always gets the turn.
 	working := context.WithoutCancel(ctx)
@@ -184,10 +204,12 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 	deleted, next, err := s.config.Gate.DeletePrefix(working, prefix, maxDeleted)
 	s.config.Budget.Deletion.End()
 	if err != nil {
-		f := errorRejection(err)
+		f := errorRejection(from.user.HideError(err))
 		s.rejectRequest(ctx, from, &f)
 		return
 	}
+	next, _ = from.user.Outside(next)
+	from.user.Audit("delete", kind.String()+"/"+prefix.Prefix+"*", peer.Source(ctx.Conn()))
 	allowOrigin(&ctx.Response, s.allowedOrigin(from))
 	writeJSON(&ctx.Response, struct {
 		Kind    string `json:"kind"`

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
@@ -43,6 +44,8 @@ type pacedConn struct {
 	healthAlone bool // it is of ServeHealth
 
 	knownHost string // the last Host that passed checkHost
+
+	caller atomic.Pointer[access.Caller] // nil if rights are off, or nobody was asked yet
 
 	// charged is how many bytes the answer that is being written took from the budget.
 	charged atomic.Int64
@@ -269,6 +272,7 @@ func (c *pacedConn) Close() error {
 		c.server.countClosed(c.Conn)
 		c.server.pacedConns.Delete(c)
 		c.releaseCharged()
+		c.caller.Load().End()
 		if gone := c.onGone.Swap(nil); gone != nil {
 			(*gone)()
 		}

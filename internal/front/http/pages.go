@@ -29,6 +29,7 @@ func (s *Server) newPages() map[string]fasthttp.RequestHandler {
 		"/.well-known/ready": s.readinessHandler("I'm ready!\n", noLine),
 		cyclesPath:           s.answerCycles,
 		topPath:              s.answerTop,
+		whoamiPath:           s.answerWhoami,
 		"/metrics":           func(ctx *fasthttp.RequestCtx) { s.answerMetrics(ctx, scrape) },
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/params"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/valyala/fasthttp"
 )
 
@@ -200,4 +202,10 @@ func checkFormType(contentType []byte) *rejection {
 		params.Quote(contentType), formType)
 	p.accept = formType
 	return p
+}
+
+// clientGone reports whether the client is known to be gone at this instant.
+func clientGone(conn net.Conn) bool {
+	c := pacedConnOf(conn)
+	return c != nil && peer.HungUp(c.Conn)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
 )
@@ -86,11 +87,12 @@ func (s *Server) answerRoute(ctx *fasthttp.RequestCtx, path, query []byte, from 
 	switch {
 	case p != nil:
 		// This may be the browser's preflight, an OPTIONS before a script of an allowed origin sends JSON.
-		s.rejectRequest(ctx, from, p)
 		if s.allowedOrigin(from) != "" {
 			ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, fasthttp.HeaderContentType)
 		}
+		s.rejectRequest(ctx, from, p)
 	case !isPageVisit(&ctx.Request.Header, from) && !s.checkOrigin(ctx, from):
+	case !s.checkRoute(ctx, r, name, from):
 	default:
 		allowOrigin(&ctx.Response, s.allowedOrigin(from))
 		s.callRoute(ctx, r.methods[string(ctx.Method())], name, from)
@@ -152,6 +154,10 @@ func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name s
 	}
 	if err == nil {
 		s.chargeAnswer(ctx, from, s.config.Budget.Take)
+		return
+	}
+	if s.config.Users != nil && access.IsRefusal(err) {
+		s.refuseRoute(ctx, from, err)
 		return
 	}
 	f := errorRejection(err)

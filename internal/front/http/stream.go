@@ -101,12 +101,14 @@ func (w *waiter) follow() (stop func()) {
 		return task.followActivity(w)
 	}
 	return w.server.config.Gate.Follow(&w.Request, func(entry gatehouse.WaiterEntry) {
+		w.hidePlace(&entry)
 		w.sendPlace(encodeJSON(waitersJSON([]gatehouse.WaiterEntry{entry})[0]))
 	})
 }
 
 // sendGrantPlace tells the client its place in the line of one name, which comes first.
 func (w *waiter) sendGrantPlace(key gatehouse.Key, entry gatehouse.WaiterEntry) {
+	key.Name = w.hidePlace(&entry).shownName(key.Name)
 	place := encodeJSON(waitersJSON([]gatehouse.WaiterEntry{entry})[0])
 	name := jsonObject{}.addText(key.Kind.String(), key.Name)
 	w.sendPlace(append(append(append([]byte{'{'}, name...), ','), place[1:]...))

@@ -64,7 +64,8 @@ func unknownOperation(kind gatehouse.Kind, part []byte) *rejection {
 
 // readTarget takes a raw path apart. The name in it stays encoded.
 func readTarget(path []byte) (t requestTarget, p *rejection) {
-	if string(path) == cyclesPath || string(path) == topPath || bytes.HasPrefix(path, []byte(decisionsPath)) {
+	if string(path) == cyclesPath || string(path) == topPath || string(path) == whoamiPath ||
+		bytes.HasPrefix(path, []byte(decisionsPath)) {
 		return requestTarget{page: string(path)}, nil
 	}
 	if !bytes.HasPrefix(path, []byte("/v1/")) &&

@@ -8,7 +8,6 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
-	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
@@ -51,6 +50,8 @@ type waiter struct {
 	decidedAt   time.Duration // by the clock of the metrics, if it was not at once
 
 	charged int // bytes of the answer that were taken from the budget
+
+	user *waiterUser // nil if rights are off
 
 	stream *stream // nil unless its client is told its place
 }
@@ -133,6 +134,7 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 // waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
 // sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
+	w.leaveUser()
 	kept, waited := false, !atOnce && w.responder.mayWait()
 	if w.mustReachClient(waited) {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
@@ -193,17 +195,12 @@ func (w *waiter) recycle() {
 
 // cancel takes the request out of line, or takes back its grant, or ends the task.
 func (w *waiter) cancel() {
+	w.takeBackUser()
 	if w.task != nil {
 		w.task.cancelTask()
 		return
 	}
 	w.server.config.Gate.Cancel(&w.Request)
-}
-
-// clientGone reports whether the client is known to be gone at this instant.
-func clientGone(conn net.Conn) bool {
-	c := pacedConnOf(conn)
-	return c != nil && peer.HungUp(c.Conn)
 }
 
 // parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
@@ -286,6 +283,7 @@ func (w *waiter) onHangup() {
 	w.countWaiting(w.server.metrics.Now())
 	w.server.metrics.Hangups.Inc()
 	w.stopStream()
+	w.endWait()
 	w.cancel()
 	// Without conn, parkConn closes the connection when it gets there.
 	if conn != nil {
@@ -306,6 +304,7 @@ func (w *waiter) countWaiting(until time.Duration) {
 // writeAnswer answers the parked connection.
 func (w *waiter) writeAnswer() {
 	w.countWaiting(w.decidedAt)
+	w.leaveUser()
 	event, begun := w.endStream()
 	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
 	// is asked first.

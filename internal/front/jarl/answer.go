@@ -40,6 +40,11 @@ func (s *Server) answerConnection(c *connection) {
 		_ = c.Close()
 		return
 	}
+	if !s.admitsUser(c) {
+		s.metrics.Refused.Inc()
+		_ = c.Close()
+		return
+	}
 	d, err := s.gate.Do(context.Background(), s.key, s.cmd) // it does not wait in line
 	switch {
 	case err == nil && d.Outcome == gatehouse.Granted:
@@ -59,6 +64,18 @@ func (s *Server) answerConnection(c *connection) {
 	default:
 		s.closeUnanswered(c, d, err)
 	}
+}
+
+// admitsUser reports whether the user of the listener, if there is one, may ask.
+func (s *Server) admitsUser(c *connection) bool {
+	if s.users == nil {
+		return true
+	}
+	err := s.users.MayListen(s.key)
+	if err != nil {
+		s.users.CountFailure("jarl", err, c.RemoteAddr().String(), nil)
+	}
+	return err == nil
 }
 
 // closeRefused ends a connection whose delay would be longer than is promised. It takes no place.

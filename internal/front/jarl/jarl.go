@@ -19,6 +19,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,6 +122,10 @@ type Config struct {
 	// them in common.
 	Metrics prometheus.Registerer
 
+	// Users says who may do what; nil means that everybody may do everything. The listener asks as the user
+	// jarl/NAME, with the name of its limiter; without such a user Admits alone decides.
+	Users *access.Users
+
 	// Admits says which connections take a place; its zero value admits all.
 	Admits Admission
 
@@ -137,6 +142,7 @@ type Server struct {
 	key    gatehouse.Key
 	cmd    gatehouse.Command
 	admits Admission
+	users  *access.Users // nil if rights are off
 
 	metrics *telemetry.Protocol
 	series  *telemetry.Series
@@ -165,7 +171,8 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		gate: config.Gate, log: config.Log,
 		limit: limit, key: limit.controllerKey(), cmd: limit.connectionCommand(),
-		admits: config.Admits, unaccepted: cmp.Or(config.Unaccepted, new(peer.Complaint)),
+		admits: config.Admits, users: config.Users, unaccepted: cmp.Or(config.Unaccepted,
+			new(peer.Complaint)),
 		registry: connRegistry{most: maxDrained, waiting: make(map[*connection]struct{})},
 		idle:     make(chan *net.TCPConn),
 		metrics:  telemetry.New(config.Metrics, telemetry.JARL),

@@ -34,12 +34,13 @@ var codes = [...]string{
 
 // answerDecision answers a command that is decided.
 func (s *session) answerDecision(c *nativeCall) {
+	c.leaveCall()
 	d, err := c.Decision, c.Err
-	s.countAnswer(c.Key, c.Command.Op, d, err)
+	s.countAnswer(c.shownKey(), c.Command.Op, d, err)
 	r := &s.loop.reply
 	switch {
 	case err != nil:
-		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		r.writeFailed(err)
 	case d.Outcome > gatehouse.Granted:
 		s.answerFailure(c.decisiveKey(), d)
 	case d.Report != nil:

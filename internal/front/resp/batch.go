@@ -5,6 +5,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 )
 
 // A rateBatch is what was asked about one key by commands that follow one another in a pipeline. The gate
@@ -22,8 +23,9 @@ type rateBatch struct {
 // A rateCall is one command for a rate.
 type rateCall struct {
 	gate.Request
-	rate rateRequest
-	room gatehouse.Decision
+	entry access.Pass
+	rate  rateRequest
+	room  gatehouse.Decision
 }
 
 func newRateBatch() *rateBatch {
@@ -74,6 +76,7 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 	}
 	cmd := &call.Command
 	call.Key, call.rate = b.key, a
+	cmd.KeepLimit, cmd.TellResize, cmd.Origin = false, false, nil
 	cmd.Op, cmd.Cost = gatehouse.OpAcquire, a.quantity
 	cmd.Size, cmd.Interval, cmd.Burst = a.rate.count, a.rate.period, a.rate.burst
 	switch {
@@ -92,6 +95,18 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 			l.rate = rateRequest{}
 			s.countAnswer(b.key, cmd.Op, nil, err)
 			l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+			return
+		}
+	}
+	if s.account() != nil {
+		var err error
+		call.entry, err = s.user().Enter(&call.Key, cmd)
+		call.entry.Address = s.client.Addr()
+		if err != nil {
+			l.rate = rateRequest{}
+			s.decideBatch()
+			s.countAnswer(b.key, cmd.Op, nil, err)
+			s.answerRefused(err)
 			return
 		}
 	}
@@ -131,6 +146,10 @@ func (s *session) decideBatch() {
 func (s *session) answerBatch(b *rateBatch) {
 	for _, call := range b.calls[:len(b.submitted)] {
 		d, err := call.Decision, call.Err
+		if call.entry.User() != nil {
+			call.entry.Leave(call.Key, &call.Command, decisionOf(d, err))
+			err = call.entry.User().HideError(err)
+		}
 		s.countAnswer(b.key, call.Command.Op, d, err)
 		switch {
 		case err != nil:
@@ -143,6 +162,14 @@ func (s *session) answerBatch(b *rateBatch) {
 			call.rate.answer(&s.loop.reply, call.rate.resultOf(d))
 		}
 	}
+}
+
+// decisionOf is the decision, nil if there is an error in its place.
+func decisionOf(d *gatehouse.Decision, err error) *gatehouse.Decision {
+	if err != nil {
+		return nil
+	}
+	return d
 }
 
 // resultOf is what a decision means in the words of a rate.

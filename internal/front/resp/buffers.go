@@ -64,6 +64,8 @@ func (s *session) accountBuffers() bool {
 		s.armTimer(sending, s.server.config.WriteTimeout)
 	case in > 0 && s.waiting == nil && (s.armed == nothing || s.armed == idling):
 		s.armTimer(arriving, s.server.config.ReadTimeout)
+	case s.armed == nothing && s.isUnknown():
+		s.armTimer(unknown, s.server.config.ReadTimeout)
 	case s.armed == nothing && s.server.config.IdleTimeout > 0:
 		s.armTimer(idling, s.server.config.IdleTimeout)
 	}
@@ -110,6 +112,7 @@ const (
 	sending
 	idling
 	leaving
+	unknown // until it is known who the connection is
 )
 
 // armTimer has the timer fire, and notes what had happened until now.
@@ -144,6 +147,9 @@ func (s *session) isOverdue() bool {
 	case s.loop.wakeQueue.hasSession(s): // the server is late, not the client
 	case s.waiting == nil && s.unreadBytes() > 0 && s.ran == s.ranThen && why == arriving:
 		s.countCut("command does not arrive", "bytes", s.unreadBytes())
+		return true
+	case why == unknown && s.isUnknown():
+		s.countCut("nobody said who this is")
 		return true
 	case s.isQuiet() && s.ran == s.ranThen && why == idling:
 		s.countCut("nothing was asked for long")

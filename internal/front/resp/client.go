@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/glob"
 )
 
 // newClientCommands returns the subcommands of CLIENT. Clients send most of them as they connect,
@@ -116,6 +117,10 @@ func (s *session) clientInfo(args [][]byte) {
 // clientList answers CLIENT LIST. Whatever the connections wait for, each is a normal one. There can be so
 // many that the event loop has to leave it to a goroutine.
 func (s *session) clientList(args [][]byte) {
+	if err := s.user().Require(glob.Server, "clients", gatehouse.LevelRead, "to look at"); err != nil {
+		s.answerRefused(err)
+		return
+	}
 	var wanted []int64
 	switch options := args[2:]; {
 	case len(options) == 0:
@@ -203,8 +208,8 @@ func (s *session) clientRecord() clientRecord {
 
 // listLine is a connection in the list of clients.
 func (k *clientRecord) listLine() string {
-	return fmt.Sprintf("id=%d addr=%s name=%s flags=N db=0 user=default lib-name=%s lib-ver=%s\n",
-		k.number, k.client, k.who.name, k.who.library, k.who.version)
+	return fmt.Sprintf("id=%d addr=%s name=%s flags=N db=0 user=%s lib-name=%s lib-ver=%s\n",
+		k.number, k.client, k.who.name, cmp.Or(k.who.user, "default"), k.who.library, k.who.version)
 }
 
 func (s *session) clientHelp([][]byte) {

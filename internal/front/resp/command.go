@@ -107,6 +107,7 @@ func (s *session) runCommand(args [][]byte) bool {
 	from, rated := len(l.reply.out), l.rated
 	l.rated = nil
 	switch {
+	case c != nil && s.account() != nil && s.refuses(c):
 	// The same command for a rate again, perhaps for another key.
 	case rated != nil && rated == c && l.parser.repeated:
 		s.limitRate(args[1], l.rate)
@@ -250,6 +251,10 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 	if c.heldBy() != "" && s.hungUp() { // it would be held by nobody
 		s.server.metrics.Hangups.Inc()
 		s.last = true
+		l.recycleCall(c)
+		return
+	}
+	if !s.enterCall(c) {
 		l.recycleCall(c)
 		return
 	}

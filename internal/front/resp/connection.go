@@ -26,7 +26,9 @@ func connectionCommands() []*command {
 			"[version] [AUTH user password] [SETNAME name]",
 			"Chooses the version of the protocol.", (*session).answerHello},
 		{"AUTH", -2, []string{fast, noAuth, loading}, false, group, "[user] password",
-			"Answers that there are no passwords.", (*session).answerAuth},
+			"Says who this connection is, by a token.", (*session).answerAuth},
+		{"ACL", -2, []string{loading}, false, group, "WHOAMI",
+			"Answers who this connection is.", (*session).answerACL},
 		{"SELECT", 2, []string{fast, loading}, false, group, "database",
 			"Selects database 0, the only one.", (*session).answerSelect},
 		{"RESET", 1, []string{fast, noAuth, loading}, false, group, "",
@@ -57,7 +59,8 @@ func (s *session) answerQuit([][]byte) {
 func (s *session) answerReset([][]byte) {
 	// There are no transactions, subscriptions or tracking to end, as there are in Redis.
 	s.setProtocol(false)
-	s.changeIdentity(func(who *identity) { who.name = "" })
+	s.changeIdentity(func(who *identity) { who.name, who.user = "", "" })
+	s.admitUser()
 	s.loop.reply.writeSimple("RESET")
 }
 
@@ -81,11 +84,20 @@ func (s *session) answerSelect(args [][]byte) {
 	}
 }
 
-// answerAuth answers as a Redis whose default user has no password.
+// answerAuth logs the connection in. Without users it answers as a Redis whose default user has no password.
 func (s *session) answerAuth(args [][]byte) {
 	switch {
 	case len(args) > 3:
 		s.loop.reply.writeError("ERR", "syntax error")
+	case s.account() != nil:
+		name := ""
+		if len(args) == 3 {
+			name = string(args[1])
+		}
+		l := s.readLogin(name, args[len(args)-1])
+		if l != nil && s.logIn(l) {
+			s.loop.reply.writeOK()
+		}
 	case len(args) == 2:
 		s.loop.reply.writeError("ERR", "AUTH <password> called without any password configured for the "+
 			"default user. Are you sure your configuration is correct?")
@@ -123,6 +135,10 @@ func (s *session) answerHello(args [][]byte) {
 			return
 		}
 	}
+	if s.isUnknown() {
+		s.loop.reply.writeError("NOAUTH", helloText)
+		return
+	}
 	// The answer itself is written in the new version already, which is how clients tell that it is spoken.
 	s.setProtocol(three)
 	r := &s.loop.reply
@@ -145,8 +161,15 @@ func boolToInt(yes bool) int {
 // helloOptions reads what comes behind the version, and does nothing if any of it is wrong.
 func (s *session) helloOptions(options [][]byte) bool {
 	var name []byte
+	var login *sessionLogin
 	for len(options) > 0 {
 		switch option := upperWord(options[0]); {
+		case option == "AUTH" && len(options) > 2 && s.account() != nil:
+			login = s.readLogin(string(options[1]), options[2])
+			if login == nil {
+				return false
+			}
+			options = options[3:]
 		// The default user has no password, so options[2] may be anything.
 		case option == "AUTH" && len(options) > 2:
 			if !s.knownUser(options[1]) {
@@ -164,6 +187,9 @@ func (s *session) helloOptions(options [][]byte) bool {
 			s.loop.reply.writeError("ERR", "Syntax error in HELLO option '"+string(options[0])+"'")
 			return false
 		}
+	}
+	if login != nil && !s.logIn(login) {
+		return false
 	}
 	if name != nil {
 		s.setName(name)

@@ -35,10 +35,13 @@ func (s *session) answerExplain(args [][]byte) {
 		kept = s.server.config.Decisions.Log
 	}
 	e, ok := kept.Find(number)
-	if !ok {
+	user := s.user()
+	if !ok || !user.Sees(e.Keys()) {
 		r.writeNull()
 		return
 	}
+	user.Show(e.Keys())
+	e.Decision.Message = user.Hide(e.Decision.Message)
 	r.writeExplained(&e)
 }
 

@@ -16,6 +16,7 @@ import (
 type jointCall struct {
 	gate.GrantRequest
 	laterReply
+	guest *guest // nil if rights are off
 	// level is the command of a limiter with parents, as which the decision is answered; nil for a grant.
 	level *nativeCall
 }
@@ -32,6 +33,9 @@ func (s *session) newJointCall() *jointCall {
 
 // key returns the grant's own key.
 func (g *jointCall) key() gatehouse.Key {
+	if g.guest != nil {
+		return g.guest.key
+	}
 	if g.level != nil {
 		return g.level.Key
 	}
@@ -40,7 +44,7 @@ func (g *jointCall) key() gatehouse.Key {
 
 // concerns reports whether the call is about a grant with this key, or wants this name.
 func (g *jointCall) concerns(key gatehouse.Key) bool {
-	return g.key() == key ||
+	return g.guest != nil || g.key() == key ||
 		slices.ContainsFunc(g.Command.Want, func(m gatehouse.Member) bool { return m.Key == key })
 }
 
@@ -73,9 +77,15 @@ func (s *session) submitGrant(g *jointCall, err error) {
 	}
 	cmd.Explain = acquires && g.details
 	g.alone = (acquires || cmd.Op == gatehouse.OpTopUp) && cmd.MaxWait != 0
+	if !s.enterGrant(g) {
+		return
+	}
 	s.server.config.Gate.SubmitGrant(&g.GrantRequest)
 	if s.waiting != nil || !g.isDecided() {
 		s.putOff(&g.waiter)
+		if g.alone {
+			s.beginWait(g.guest, cmd.Op, g.cancel)
+		}
 		return
 	}
 	s.answerGrant(g)
@@ -93,6 +103,7 @@ func (g *jointCall) mustReach() bool {
 
 // answerGrant answers an operation on a grant that is decided.
 func (s *session) answerGrant(g *jointCall) {
+	g.leaveGrant()
 	if g.level != nil {
 		s.answerLevels(g)
 		return
@@ -103,7 +114,7 @@ func (s *session) answerGrant(g *jointCall) {
 	r := &s.loop.reply
 	switch {
 	case err != nil:
-		r.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+		r.writeFailed(err)
 	case d.Outcome == gatehouse.Missing:
 		r.writeError(outcomes[d.Outcome], cmp.Or(d.Message, g.key().String()+" does not exist"))
 	case d.Outcome > gatehouse.Granted:

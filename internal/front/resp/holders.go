@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/params"
 )
 
@@ -134,9 +135,12 @@ func (r *replyWriter) writeDetails(d *gatehouse.NameDetails) {
 
 // answerDescribed answers a list with a prefix or with details.
 func (s *session) answerDescribed(list *listRequest) {
-	three := s.three
+	three, user := s.three, s.user()
 	s.answerInBackground(s.server.config.Budget.List, func(ctx context.Context, a *laterReply) {
-		all, err := s.server.config.Gate.Describe(ctx, list.Prefix, list.most)
+		all, err := user.List(access.ListRequest{Prefix: list.Prefix, Most: list.most},
+			func(asked access.ListRequest) ([]gatehouse.NameDetails, error) {
+				return s.server.config.Gate.Describe(ctx, asked.Prefix, asked.Most)
+			})
 		if err != nil {
 			a.err = err
 			return
@@ -157,9 +161,10 @@ func (s *session) answerDescribed(list *listRequest) {
 
 // answerCycles answers GH.CYCLES: owners that wait for each other.
 func (s *session) answerCycles([][]byte) {
-	three := s.three
+	three, user := s.three, s.user()
 	s.answerInBackground(s.server.config.Budget.List, func(ctx context.Context, a *laterReply) {
 		cycles, err := s.server.config.Gate.Cycles(ctx)
+		cycles = user.OwnCycles(cycles)
 		if err != nil {
 			a.err = err
 			return
@@ -191,4 +196,15 @@ func (r *replyWriter) writeCycle(c *gate.Cycle) {
 func (c *nativeCall) explains() bool {
 	return c.details && c.Command.Op == gatehouse.OpAcquire &&
 		(params.HasHolders(c.Key.Kind) || c.Key.Kind.Limiter())
+}
+
+// heldBy returns the holder that an acquire is answered with, where something is held; otherwise "".
+func (c *nativeCall) heldBy() string {
+	if c.Command.Op == gatehouse.OpAcquire && params.HasHolders(c.Key.Kind) {
+		if c.guest() != nil {
+			return c.guest().hold
+		}
+		return c.Command.Holder
+	}
+	return ""
 }

@@ -30,7 +30,7 @@ func (s *session) answerLevels(g *jointCall) {
 // decisiveKey returns the key of the name that decided about a call, which may be that of a parent.
 func (c *nativeCall) decisiveKey() gatehouse.Key {
 	if !c.hasLevels() {
-		return c.Key
+		return c.shownKey()
 	}
 	d := &c.levels().Decision
 	return d.Want[d.Decisive()].Key

@@ -25,7 +25,7 @@ func (s *session) answerList(args [][]byte) {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
-	if list.details || list.Prefix.Prefix != "" {
+	if list.details || list.Prefix.Prefix != "" || s.account() != nil {
 		s.answerDescribed(&list)
 		return
 	}
@@ -119,8 +119,22 @@ func (s *session) deletePrefix(args [][]byte) {
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
+	user := s.user()
+	if err := user.RequireAll(p.Kind, p.Prefix, gatehouse.LevelManage, "to delete"); err != nil {
+		s.answerRefused(err)
+		return
+	}
+	p.Prefix = user.Inside(p.Prefix)
+	if p.After != "" {
+		p.After = user.Inside(p.After)
+	}
 	s.answerInBackground(s.server.config.Budget.Deletion, func(ctx context.Context, a *laterReply) {
 		deleted, next, err := s.server.config.Gate.DeletePrefix(ctx, p, mostDeleted)
+		next, _ = user.Outside(next)
+		err = user.HideError(err)
+		if err == nil {
+			user.Audit("delete", p.Kind.String()+"/"+p.Prefix+"*", s.client.Addr())
+		}
 		// The second is empty when none are left, so that a client can loop until then.
 		a.names, a.err = []string{strconv.Itoa(deleted), next}, err
 	})

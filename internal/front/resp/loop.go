@@ -52,9 +52,11 @@ type revocableDecision struct {
 // revokeDecision takes back what was granted.
 func (d *revocableDecision) revokeDecision(from Gate) {
 	if d.grant != nil {
+		d.grant.endGuest()
 		from.CancelGrant(&d.grant.GrantRequest)
 		return
 	}
+	d.call.endGuest()
 	from.Cancel(&d.call.Request)
 }
 
@@ -72,12 +74,13 @@ func (l *loop) takeCall() *nativeCall {
 	n := len(l.calls) - 1
 	if n < 0 {
 		c := newNativeCall()
-		c.room = new(gatehouse.Decision)
+		c.room = new(callRoom)
 		return c
 	}
 	c := l.calls[n]
 	l.calls[n] = nil
 	l.calls = l.calls[:n]
+	c.room.guest = nil
 	return c
 }
 
@@ -110,7 +113,9 @@ func (h *gnetHandler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	if h.server.ending.Load() {
 		return nil, gnet.Close
 	}
-	if idle := h.server.config.IdleTimeout; idle > 0 {
+	if s.isUnknown() {
+		s.armTimer(unknown, h.server.config.ReadTimeout)
+	} else if idle := h.server.config.IdleTimeout; idle > 0 {
 		s.armTimer(idling, idle)
 	}
 	return nil, gnet.None

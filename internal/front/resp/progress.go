@@ -25,7 +25,10 @@ func (s *session) followCall(c *nativeCall) {
 	s.server.progress.Store(c, p)
 	stop := s.server.config.Gate.Follow(&c.Request, func(entry gatehouse.WaiterEntry) {
 		r := replyWriter{three: true}
-		r.writePush(c.Key, &entry)
+		if c.guest() != nil {
+			entry.Grant = c.guest().entry.User().ShownGrant(entry.Grant)
+		}
+		r.writePush(c.shownKey(), &entry)
 		p.mu.Lock()
 		p.pending = r.out
 		p.mu.Unlock()

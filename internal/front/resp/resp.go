@@ -21,6 +21,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/peer"
@@ -63,6 +64,9 @@ type Config struct {
 
 	// Version is what INFO and HELLO show.
 	Version string
+
+	// Users says who may do what; nil means that everybody may do everything.
+	Users *access.Users
 
 	// Keep is how long sent events, opened barriers, fired watchdogs and idle counters are kept.
 	Keep time.Duration

@@ -80,7 +80,10 @@ type session struct {
 }
 
 // An identity is what a client says about itself.
-type identity struct{ name, library, version string }
+type identity struct {
+	name, library, version, user string
+	account                      *sessionLogin // who it is; nil if rights are off. Only the loop reads it
+}
 
 func newSession(server *Server, conn gnet.Conn) *session {
 	s := &session{
@@ -96,6 +99,7 @@ func newSession(server *Server, conn gnet.Conn) *session {
 			*tcp = net.TCPAddr{}
 		}
 	}
+	s.admitUser()
 	return s
 }
 
@@ -184,6 +188,11 @@ func (s *session) readCommands() (more, ok bool) {
 	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last && !l.share.over {
 		// The arguments point into data. Nothing that outlives this round may keep them.
 		n, err := l.parser.nextCommand(data[at:])
+		// Until it is known who sends it, nothing large is taken.
+		if err == nil && s.account() != nil && (n > maxUnknown || n == 0 && len(data)-at > maxUnknown) &&
+			s.isUnknown() {
+			err = tooMuchUnknown()
+		}
 		if n == 0 && err == nil {
 			break
 		}
@@ -309,6 +318,7 @@ func (s *session) countCut(why string, args ...any) {
 // reached it is taken back.
 func (s *session) endSession() {
 	s.closed = true
+	s.endLogin()
 	if s.timer != nil {
 		s.timer.Stop()
 	}

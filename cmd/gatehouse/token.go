@@ -1,0 +1,131 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/glob"
+	"github.com/spf13/cobra"
+)
+
+func newToken() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "token NAME",
+		Short: "Make a token for a user",
+		Long: "Make a token for a user, and print it with the lines for the file of --users. The token is\n" +
+			"shown once: the file has its hash alone.",
+		Example: "  gatehouse token ci\n  gatehouse token can ci acquire lock/deploy --users users.yaml",
+		Args:    exactArgs("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !access.IsName(args[0]) || args[0] == access.Anonymous {
+				return usageError{fmt.Errorf("NAME is %q, want letters, digits, dots, hyphens, underscores",
+					args[0])}
+			}
+			token, hash := access.NewToken()
+			// The token alone goes where a pipe or a variable takes it.
+			_, _ = fmt.Fprintln(cmd.OutOrStdout(), token)
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(),
+				"This is shown once. In the file of --users, under users:\n\n"+
+					"  - name: %s\n    tokens: [%q]\n    may: [{on: \"*\", do: use}]\n", args[0], hash)
+			return nil
+		},
+	}
+	cmd.AddCommand(newTokenCan())
+	return cmd
+}
+
+func newTokenCan() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "can NAME OPERATION KIND/NAME",
+		Short: "Say whether a user may do something, and which line says so",
+		Long: "Say whether a user may do something, and which line of the file says so. The status is 0\n" +
+			"for yes and 1 for no. Beside names of controllers there are capacity/RESOURCE and\n" +
+			"server/metrics, server/docs, server/clients and so on, whose operations are levels: read,\n" +
+			"use and manage.",
+		Example: "  gatehouse token can ci acquire lock/deploy --users users.yaml",
+		Args:    exactArgs("NAME", "OPERATION", "KIND/NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if path == "" {
+				return usageError{fmt.Errorf("--users is empty, want the file of users")}
+			}
+			kind, name, level, err := readQuestion(args[1], args[2])
+			if err != nil {
+				return usageError{err}
+			}
+			policy, err := access.LoadPolicy(path)
+			if err != nil {
+				return err
+			}
+			user := policy.User(args[0])
+			if user == nil {
+				return fmt.Errorf("%s has no user %q", path, args[0])
+			}
+			may, why := user.Explain(kind, name, level)
+			answer := "no"
+			if may {
+				answer = "yes"
+			}
+			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", answer, why)
+			if !may {
+				return &statusError{status: 1}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&path, "users", os.Getenv("GATEHOUSE_USERS"), "file of users; also GATEHOUSE_USERS")
+	return cmd
+}
+
+// readQuestion reads an operation, or a level, and what it is about.
+func readQuestion(word, place string) (kind gatehouse.Kind, name string, level gatehouse.Level, err error) {
+	text, name, ok := strings.Cut(place, "/")
+	kind, known := gatehouse.ParseKind(text)
+	for _, other := range []gatehouse.Kind{glob.Capacity, glob.Server} {
+		if text == glob.KindName(other) {
+			kind, known = other, true
+		}
+	}
+	if !ok || !known || kind == gatehouse.Grant || name == "" {
+		return 0, "", 0, fmt.Errorf("KIND/NAME is %q, want one such as lock/deploy or capacity/db", place)
+	}
+	if level, ok := gatehouse.ParseLevel(word); ok {
+		return kind, name, level, nil
+	}
+	if op, isOp := gatehouse.ParseOp(word); isOp && kind < gatehouse.Grant {
+		level = kind.Level(op)
+	}
+	if level == gatehouse.NoLevel {
+		return 0, "", 0, fmt.Errorf("OPERATION is %q, want read, use, manage, or an operation that a %s has",
+			word, text)
+	}
+	return kind, name, level, nil
+}
+
+// tokenVariable is the environment variable with the token of commands that ask a server. There is no flag
+// for it: other users of the machine see those.
+const tokenVariable = "GATEHOUSE_TOKEN"
+
+// maxTokenFile bounds what is read of --token-file, in bytes.
+const maxTokenFile = 4 << 10
+
+// readToken returns the token of a file, or else of the environment; "" for none.
+func readToken(path string) (string, error) {
+	if path == "" {
+		return os.Getenv(tokenVariable), nil
+	}
+	file, err := os.Open(path) // the user names it
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	defer func() { _ = file.Close() }()
+	text, err := io.ReadAll(io.LimitReader(file, maxTokenFile))
+	if err != nil {
+		return "", fmt.Errorf("--token-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

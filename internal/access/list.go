@@ -1,0 +1,131 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
+)
+
+// ContextKey is where an HTTP request has its *User, for the handlers of routes.
+const ContextKey = "gatehouse.user"
+
+// maxRounds is how often the names of a gate are searched for one list. A user who may see few of very many
+// names has to say more of what is looked for.
+const maxRounds = 16
+
+// A ListRequest asks for names of a kind that begin with a prefix and come after another, in order.
+type ListRequest struct {
+	gate.Prefix
+	Most int
+}
+
+// List returns names that the user may see, as the user calls them. fetch asks the gate, and returns fewer
+// than Most only if there are no more.
+func (u *User) List(
+	asked ListRequest, fetch func(ListRequest) ([]gatehouse.NameDetails, error),
+) ([]gatehouse.NameDetails, error) {
+	if u == nil {
+		return fetch(asked)
+	}
+	inside := asked
+	begins := u.commonHead(asked.Kind, asked.Prefix.Prefix)
+	inside.Prefix.Prefix = u.Inside(begins)
+	if asked.After != "" {
+		inside.After = u.Inside(asked.After)
+	}
+	var shown []gatehouse.NameDetails
+	for range maxRounds {
+		found, err := fetch(inside)
+		if err != nil {
+			return nil, u.HideError(err)
+		}
+		for i := range found {
+			one := found[i]
+			var mine bool
+			one.Name, mine = u.Outside(one.Name)
+			if mine && strings.HasPrefix(one.Name, asked.Prefix.Prefix) &&
+				u.May(asked.Kind, one.Name, gatehouse.LevelRead) {
+				shown = append(shown, one)
+			}
+		}
+		if len(shown) >= asked.Most || len(found) < asked.Most {
+			return shown[:min(len(shown), asked.Most)], nil
+		}
+		inside.After = found[len(found)-1].Name
+	}
+	return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
+		"the list takes too long to find what user %s may see; give a longer prefix", u.Name)
+}
+
+// commonHead is what all names of a kind begin with that the user may see and that begin with a text. It is
+// that text if there is none.
+func (u *User) commonHead(kind gatehouse.Kind, prefix string) string {
+	head, found := "", false
+	for _, r := range u.byKind[kind] {
+		if !r.on.MatchSome(kind, prefix) {
+			continue
+		}
+		if !found {
+			head, found = r.on.Head(), true
+			continue
+		}
+		n := 0
+		for n < min(len(head), len(r.on.Head())) && head[n] == r.on.Head()[n] {
+			n++
+		}
+		head = head[:n]
+	}
+	if len(head) > len(prefix) {
+		return head
+	}
+	return prefix
+}
+
+// OwnCycles returns the cycles whose names all are the user's, as the user calls them.
+func (u *User) OwnCycles(all []gate.Cycle) []gate.Cycle {
+	if u.Prefix() == "" {
+		return all
+	}
+	var own []gate.Cycle
+	for _, cycle := range all {
+		cycle.Links = slices.Clone(cycle.Links)
+		inside := true
+		for i := range cycle.Links {
+			key, mine := &cycle.Links[i].Key, false
+			key.Name, mine = u.Outside(key.Name)
+			inside = inside && mine
+		}
+		if inside {
+			own = append(own, cycle)
+		}
+	}
+	return own
+}
+
+// Sees reports whether the user may look at all of these names, as the gate knows them. Grants have none of
+// their own.
+func (u *User) Sees(keys []*gatehouse.Key) bool {
+	for _, key := range keys {
+		if u == nil || key.Kind == gatehouse.Grant {
+			continue
+		}
+		name, mine := u.Outside(key.Name)
+		if !mine || !u.May(key.Kind, name, gatehouse.LevelRead) {
+			return false
+		}
+	}
+	return true
+}
+
+// Show makes these names what the user calls them.
+func (u *User) Show(keys []*gatehouse.Key) {
+	for _, key := range keys {
+		if key.Kind == gatehouse.Grant {
+			key.Name = u.ShownGrant(key.Name)
+		} else {
+			key.Name, _ = u.Outside(key.Name)
+		}
+	}
+}

@@ -1,0 +1,136 @@
+package http
+
+import (
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/glob"
+	"github.com/valyala/fasthttp"
+)
+
+// This file is what the paths need that belong to no name of a controller.
+
+// whoamiPath is the page that tells a client who it is.
+const whoamiPath = "/v1/whoami"
+
+// A pageGuard is what a path that belongs to no name of a controller needs.
+type pageGuard struct {
+	key   gatehouse.Key
+	level gatehouse.Level
+	// open paths ask nobody: they tell nothing that is worth it, or what they tell is asked for by the
+	// handler itself.
+	open bool
+	// all paths tell about the names of all users, which are none of a user's who has a prefix.
+	all bool
+}
+
+// pageGuards are those of all pages and of the routes of this program. Any other path needs the right to
+// manage, so that no new one is open by accident; TestGuards wants an entry for it.
+var pageGuards = map[string]pageGuard{
+	"/":                  {open: true},
+	"/healthz":           {open: true},
+	"/readyz":            {open: true},
+	"/.well-known/ready": {open: true},
+	whoamiPath:           {open: true}, // it tells a client about itself
+	"/metrics":           {key: access.ServerKey("metrics"), level: gatehouse.LevelRead},
+	"/docs":              {key: access.ServerKey("docs"), level: gatehouse.LevelRead},
+	docsPath:             {key: access.ServerKey("docs"), level: gatehouse.LevelRead},
+	cyclesPath:           {key: access.ServerKey("cycles"), level: gatehouse.LevelRead},
+	topPath:              {key: access.ServerKey("top"), level: gatehouse.LevelRead, all: true},
+	decisionsPath:        {open: true}, // the name is judged by answerDecision
+
+	// The page, which tells nothing by itself, and what it asks for.
+	assetsPath:      {open: true},
+	"/v1/names":     {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
+	"/v1/activity":  {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
+	"/v1/activity/": {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
+	"/v1/server":    {key: access.ServerKey("activity"), level: gatehouse.LevelRead},
+
+	"/capacity":            {key: access.ServerKey("capacity"), level: gatehouse.LevelRead},
+	"/capacity/":           {open: true}, // the name of the resource is judged by checkRoute
+	"/v1/capacity/get":     {open: true}, // each resource is judged by its handler
+	"/v1/capacity/release": {open: true},
+	"/debug/status":        {open: true}, // both redirect
+	"/debug/resources":     {open: true},
+}
+
+// healthPaths are answered to everybody, also to those whose token is wrong: an orchestrator has none.
+var healthPaths = []string{"/healthz", "/readyz", "/.well-known/ready"}
+
+// guardOf returns the guard of a page or of the path of a route; nil if there is none.
+func guardOf(path string) *pageGuard {
+	for _, below := range []string{docsPath, decisionsPath, assetsPath} {
+		if strings.HasPrefix(path, below) {
+			path = below
+		}
+	}
+	if g, ok := pageGuards[path]; ok {
+		return &g
+	}
+	return nil
+}
+
+// mayOpen rejects a request to a page or a route that its user may not see.
+func (s *Server) mayOpen(ctx *fasthttp.RequestCtx, path string, from *sender) bool {
+	if s.config.Users == nil {
+		return true
+	}
+	g := guardOf(path)
+	hidden := g != nil && g.all && from.user.Prefix() != ""
+	if g != nil && !hidden && (g.open || from.user.May(g.key.Kind, g.key.Name, g.level)) {
+		return true
+	}
+	key, level := access.ServerKey("unknown"), gatehouse.LevelManage
+	if g != nil && !hidden {
+		key, level = g.key, g.level
+	}
+	if hidden {
+		from.user = access.Nobody()
+	}
+	s.refuseUser(ctx, from, from.user, from.user.Require(key.Kind, key.Name, level, "to look at"))
+	return false
+}
+
+// answerWhoami tells a client who it is, and what it may do.
+func (s *Server) answerWhoami(ctx *fasthttp.RequestCtx) {
+	if s.config.Users == nil {
+		writeJSON(&ctx.Response, map[string]bool{"rights": false})
+		return
+	}
+	user := s.userOf(ctx)
+	writeJSON(&ctx.Response, struct {
+		User   string `json:"user"`
+		Rights bool   `json:"rights"`
+		May    any    `json:"may"`
+	}{user.Name, true, user.Permissions()})
+}
+
+// checkRoute rejects a request to a page of a capacity's resource that its user may not see.
+func (s *Server) checkRoute(ctx *fasthttp.RequestCtx, r *route, name string, from *sender) bool {
+	if s.config.Users == nil {
+		return true
+	}
+	if !s.mayOpen(ctx, r.path, from) {
+		return false
+	}
+	if r.path == "/capacity/" {
+		if err := from.user.Require(glob.Capacity, name, gatehouse.LevelRead, "to look at"); err != nil {
+			s.refuseUser(ctx, from, from.user, err)
+			return false
+		}
+	}
+	return true
+}
+
+// mayGoOn returns a function that reports whether the user of a request may still see what goes on.
+func (s *Server) mayGoOn(ctx *fasthttp.RequestCtx) func() bool {
+	login, ok := ctx.UserValue(loginKey).(*access.Login)
+	if !ok {
+		return func() bool { return s.config.Users == nil }
+	}
+	return func() bool {
+		user := s.config.Users.Current(login)
+		return user != nil && user.May(glob.Server, "activity", gatehouse.LevelRead)
+	}
+}

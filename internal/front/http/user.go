@@ -1,0 +1,288 @@
+package http
+
+import (
+	"bytes"
+	"encoding/base64"
+	"slices"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
+	"github.com/valyala/fasthttp"
+)
+
+// This file is who a request is from. Without Config.Users nobody is asked.
+
+// protocolName is what this protocol is called in metrics and logs.
+const protocolName = "http"
+
+// loginKey is where a request has its login, for what outlives it.
+const loginKey = "gatehouse.login"
+
+// identify finds out who a request is from. It rejects one whose token is wrong, or that has none where
+// nobody may do anything without, and reports whether the request may go on.
+func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
+	// A browser's preflight has no token, and no effect.
+	if ctx.IsOptions() || slices.Contains(healthPaths, string(path)) {
+		from.user = s.nobody
+		return true
+	}
+	caller := new(access.Caller) // of a connection of another sort, which counts for nobody
+	if c := pacedConnOf(ctx.Conn()); c != nil {
+		caller = c.callerOf()
+	}
+	user, login, err := caller.Identify(s.config.Users, from.authorization,
+		func() (*access.Login, error) { return s.newLogin(ctx, from) })
+	if err != nil {
+		s.refuseUser(ctx, from, user, err)
+		return false
+	}
+	from.user, from.login = user, login
+	ctx.SetUserValue(access.ContextKey, user)
+	ctx.SetUserValue(loginKey, login)
+	return true
+}
+
+// newLogin reads the header Authorization, or what stands in its place.
+func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login, error) {
+	whence := access.From{Address: peer.Source(ctx.Conn()), Certificate: certificateOf(ctx.Conn())}
+	if c := pacedConnOf(ctx.Conn()); c != nil {
+		_, whence.Secure = c.Conn.(*tlsconn.Connection)
+	}
+	if len(from.authorization) == 0 {
+		login, _ := s.config.Users.Admit(whence)
+		return login, nil
+	}
+	scheme, rest, _ := bytes.Cut(from.authorization, []byte{' '})
+	token, claimed := bytes.TrimSpace(rest), ""
+	switch {
+	case bytes.EqualFold(scheme, []byte("Bearer")):
+	// A browser remembers what was typed into its window and sends it with every request, also those that
+	// another page makes.
+	case bytes.EqualFold(scheme, []byte("Basic")) && !from.hasBrowserMark():
+		text, err := base64.StdEncoding.AppendDecode(nil, token)
+		name, password, ok := bytes.Cut(text, []byte{':'})
+		if err != nil || !ok {
+			token = nil
+			break
+		}
+		claimed, token = string(name), password
+	default:
+		token = nil
+	}
+	login, _, err := s.config.Users.LogIn(token, claimed, whence)
+	return login, err
+}
+
+// hasBrowserMark reports whether a request shows that a browser made it, or that it wants to seem so.
+func (from *sender) hasBrowserMark() bool {
+	return len(from.origin) > 0 || from.hasSecFetch || from.browserAgent
+}
+
+// takeBackUser notes that what a waiter was granted is taken back.
+func (w *waiter) takeBackUser() {
+	if w.user == nil {
+		return
+	}
+	switch t := w.task.(type) {
+	case *grantTask:
+		w.user.entry.TakeBackGrant(&t.Command)
+	case nil:
+		w.user.entry.TakeBack(w.Key, &w.Command)
+	}
+}
+
+// refuseUser answers a request that is refused for who has sent it.
+func (s *Server) refuseUser(ctx *fasthttp.RequestCtx, from *sender, user *access.User, err error) {
+	s.config.Users.CountFailure(protocolName, err, ctx.RemoteIP().String(), user)
+	f := userRejection(from, err)
+	s.rejectRequest(ctx, from, &f)
+}
+
+// refuseRoute is refuseUser for a route, which has counted the failure.
+func (s *Server) refuseRoute(ctx *fasthttp.RequestCtx, from *sender, err error) {
+	f := userRejection(from, err)
+	if f.authenticate != "" {
+		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, f.authenticate)
+	}
+	f.writeTo(&ctx.Response, from.wantsJSON)
+}
+
+// userRejection is the answer to a request that is refused for who has sent it.
+func userRejection(from *sender, err error) rejection {
+	f := errorRejection(err)
+	if f.status == fasthttp.StatusUnauthorized {
+		// With Basic a browser would open a window of its own, and send what is typed there from then on.
+		f.authenticate = `Bearer realm="gatehouse"`
+		if !from.hasBrowserMark() {
+			f.authenticate += `, Basic realm="gatehouse", charset="UTF-8"`
+		}
+	}
+	return f
+}
+
+// A waiterUser is what a waiter keeps of its user. A waiter without one is nobody's: rights are off.
+type waiterUser struct {
+	entry  access.Pass
+	login  *access.Login
+	wait   *access.Wait // nil unless it is parked
+	denied error        // why its wait was ended
+}
+
+// enterUser judges the command of a waiter for its user. It reports false if it was refused.
+func (w *waiter) enterUser(ctx *fasthttp.RequestCtx, from *sender) bool {
+	w.user = nil
+	if from.user == nil {
+		return true
+	}
+	w.user = &waiterUser{login: from.login}
+	var err error
+	switch t := w.task.(type) {
+	case *grantTask:
+		w.user.entry, err = from.user.EnterGrant(&t.Command)
+	case *levels:
+		w.user.entry, err = from.user.EnterGrant(&t.Command)
+	default:
+		w.user.entry, err = from.user.Enter(&w.Key, &w.Command)
+	}
+	w.user.entry.Address = peer.Source(ctx.Conn())
+	if err == nil {
+		return true
+	}
+	w.server.metrics.countMalformed(w.responder.key.Kind, w.responder.op, from.began)
+	w.server.refuseUser(ctx, from, from.user, err)
+	return false
+}
+
+// leaveUser makes what was decided something that the user may see. It is called once, before the answer.
+func (w *waiter) leaveUser() {
+	if b, ok := w.task.(*batchTask); ok {
+		b.leaveUser()
+	}
+	if w.user == nil {
+		return
+	}
+	w.user.wait.End()
+	switch t := w.task.(type) {
+	case *grantTask:
+		w.user.entry.LeaveGrant(&t.Command, &t.Decision)
+		t.Err = w.shownError(t.Err)
+	case *levels:
+		w.user.entry.LeaveGrant(&t.Command, &t.Decision)
+		t.Err = w.shownError(t.Err)
+	case nil:
+		d := w.Decision
+		if w.Err != nil {
+			d = nil
+		}
+		w.user.entry.Leave(w.Key, &w.Command, d)
+		w.Err = w.shownError(w.Err)
+	}
+}
+
+// shownError returns the error that the user is shown: why its wait was ended, if that was the reason.
+func (w *waiter) shownError(err error) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	// Whatever was decided meanwhile, deny has taken it back.
+	if w.user.denied != nil {
+		return w.user.denied
+	}
+	return w.user.entry.User().HideError(err)
+}
+
+// beginWait counts a request that is to be parked. It reports false if it was refused: the user has as many
+// as it may.
+func (w *waiter) beginWait(ctx *fasthttp.RequestCtx, from *sender) bool {
+	if w.user == nil || !w.responder.mayWait() {
+		return true
+	}
+	user := w.user.entry.User()
+	key := w.responder.key
+	if key.Kind == gatehouse.Grant {
+		// Any of its names will do: a user who may use none of them has left the file, or nearly so.
+		key, _ = w.firstWanted()
+	}
+	var err error
+	w.user.wait, err = w.server.config.Users.BeginWait(access.NewWait(user, w.user.login, key,
+		w.responder.op), w.deny)
+	if err == nil {
+		return true
+	}
+	w.mu.Lock()
+	w.finished = true
+	w.mu.Unlock()
+	w.cancel()
+	w.server.refuseUser(ctx, from, user, err)
+	return false
+}
+
+// firstWanted returns the first name of a grant, as its user calls it.
+func (w *waiter) firstWanted() (key gatehouse.Key, ok bool) {
+	g, ok := w.task.(*grantTask)
+	if !ok || len(g.Command.Want) == 0 {
+		return w.responder.key, false
+	}
+	key = g.Command.Want[0].Key
+	key.Name, ok = w.user.entry.User().Outside(key.Name)
+	return key, ok
+}
+
+// endWait ends the counting of a waiter that is not decided.
+func (w *waiter) endWait() {
+	if w.user != nil {
+		w.user.wait.End()
+	}
+}
+
+// deny ends the wait of a request whose user may not wait any more.
+func (w *waiter) deny(err error) {
+	w.mu.Lock()
+	finished := w.finished
+	w.user.denied = err
+	w.mu.Unlock()
+	if !finished {
+		w.server.config.Users.CountFailure(protocolName, err, "", w.user.entry.User())
+		w.cancel()
+	}
+}
+
+// allowHeaders lets the pages of an allowed origin send a token. A browser asks for that with OPTIONS.
+func (s *Server) allowHeaders(ctx *fasthttp.RequestCtx, from *sender) {
+	if s.config.Users != nil && ctx.IsOptions() && s.allowedOrigin(from) != "" {
+		ctx.Response.Header.Set(fasthttp.HeaderAccessControlAllowHeaders, "Authorization, Content-Type")
+	}
+}
+
+// hidePlace makes a place in line something that the user may see.
+func (w *waiter) hidePlace(entry *gatehouse.WaiterEntry) *waiterUser {
+	if w.user != nil {
+		entry.Grant = w.user.entry.User().ShownGrant(entry.Grant)
+	}
+	return w.user
+}
+
+// shownName is the name that the user knows for one of the gate's.
+func (u *waiterUser) shownName(name string) string {
+	if u != nil {
+		name, _ = u.entry.User().Outside(name)
+	}
+	return name
+}
+
+// callerOf returns who the connection is. The goroutine that serves the connection alone calls it.
+func (c *pacedConn) callerOf() *access.Caller {
+	if c.caller.Load() == nil {
+		c.caller.Store(new(access.Caller))
+	}
+	return c.caller.Load()
+}
+
+// userOf returns who a request is from, nil if rights are off.
+func (s *Server) userOf(ctx *fasthttp.RequestCtx) *access.User {
+	if user, ok := ctx.UserValue(access.ContextKey).(*access.User); ok {
+		return user
+	}
+	return s.nobody
+}

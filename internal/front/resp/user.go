@@ -1,0 +1,256 @@
+package resp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
+)
+
+// This file is who a connection is. Without Config.Users nobody is asked.
+
+// protocolName is what this protocol is called in metrics and logs.
+const protocolName = "resp"
+
+// maxUnknown is how much a client may send before it has said who it is, in bytes.
+const maxUnknown = 4 << 10
+
+// A sessionLogin is who a connection is.
+type sessionLogin struct {
+	login   *access.Login
+	counted *access.User // for whom the connection counts
+	proved  bool         // a token was given
+}
+
+// The refusals in Redis's words.
+const (
+	noAuthText    = "Authentication required."
+	wrongPassText = "invalid username-password pair or user is disabled."
+	helloText     = "HELLO must be called with the client already authenticated, otherwise the " +
+		"HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the " +
+		"RESP protocol version at the same time"
+	noPermText = "No permissions to access a key: "
+)
+
+// A commandGuard is what a command needs.
+type commandGuard struct {
+	// judged commands are judged where their names are read.
+	judged bool
+	// key and level say what else a client needs, beside being known. Without a level that is enough.
+	key   gatehouse.Key
+	level gatehouse.Level
+}
+
+// commandGuards are those of all commands but those for rates, GH.<OP>, and those that need no login. A
+// command without one is refused, so that no new one is open by accident.
+var commandGuards = map[string]commandGuard{
+	"PING": {}, "ECHO": {}, "SELECT": {}, "ACL": {}, "CLIENT": {},
+	"COMMAND": {}, "INFO": {}, "CONFIG": {}, "CLUSTER": {},
+	"GH.EXPLAIN": {judged: true}, "GH.LIST": {judged: true}, "GH.DELETEPREFIX": {judged: true},
+	grantCommand: {judged: true},
+	"GH.CYCLES":  {key: access.ServerKey("cycles"), level: gatehouse.LevelRead},
+}
+
+// guardOf returns the guard of a command. known is false if there is none.
+func guardOf(c *command) (g commandGuard, known bool) {
+	g, known = commandGuards[c.name]
+	if known {
+		return g, true
+	}
+	word, native := strings.CutPrefix(c.name, "GH.")
+	op, isOp := gatehouse.ParseOp(strings.ToLower(word))
+	return commandGuard{judged: true}, c.group == rateGroup || native && isOp && op < gatehouse.OpUndo
+}
+
+// needsLogin reports whether a command needs to know who sends it.
+func (c *command) needsLogin() bool {
+	for _, flag := range c.flags {
+		if flag == noAuth {
+			return false
+		}
+	}
+	return true
+}
+
+// whence is where the connection is from.
+func (s *session) whence() access.From {
+	_, secure := s.conn.(*secureConn)
+	return access.From{Address: s.client.Addr(), Certificate: s.certificate(), Secure: secure}
+}
+
+// admitUser makes the connection that of whoever needs to give no token.
+func (s *session) admitUser() {
+	if s.server.config.Users == nil {
+		return
+	}
+	s.endLogin()
+	login, _ := s.server.config.Users.Admit(s.whence())
+	s.setAccount(&sessionLogin{login: login})
+}
+
+// account is who the connection is, nil if rights are off. Only the event loop writes who, so that it may
+// read that without the lock.
+func (s *session) account() *sessionLogin {
+	if s.who == nil {
+		return nil
+	}
+	return s.who.account
+}
+
+func (s *session) setAccount(l *sessionLogin) {
+	s.changeIdentity(func(who *identity) { who.account = l })
+}
+
+// endLogin ends the counting of the connection for its user.
+func (s *session) endLogin() {
+	if s.account() != nil {
+		s.account().counted.CloseConnection()
+		s.account().counted = nil
+	}
+}
+
+// user returns who the connection is, nil if rights are off, and nobody if it is not known.
+func (s *session) user() *access.User {
+	if s.account() == nil {
+		return nil
+	}
+	user := s.server.config.Users.Current(s.account().login)
+	if user == nil {
+		return access.Nobody()
+	}
+	return user
+}
+
+// refuses answers a command that the connection may not send, and reports whether it was one.
+func (s *session) refuses(c *command) bool {
+	users := s.server.config.Users
+	user := users.Current(s.account().login)
+	if user == nil {
+		if !c.needsLogin() && !s.account().proved {
+			return false
+		}
+		// A user that is gone from the file, or whose token is, has its connections ended.
+		s.answerError("NOAUTH", noAuthText)
+		users.CountFailure(protocolName, access.Missing(s.account().login), s.client.Addr().String(), nil)
+		s.last = s.last || s.account().proved
+		return true
+	}
+	if err := s.countFor(user); err != nil {
+		s.answerRefused(err)
+		s.last = true
+		return true
+	}
+	if !c.needsLogin() {
+		return false
+	}
+	g, known := guardOf(c)
+	if !known {
+		g = commandGuard{key: access.ServerKey("unknown"), level: gatehouse.LevelManage}
+	}
+	if g.level == gatehouse.NoLevel {
+		return false
+	}
+	err := user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
+	if err != nil {
+		s.answerRefused(err)
+	}
+	return err != nil
+}
+
+// countFor counts the connection for a user, and for no other any more.
+func (s *session) countFor(user *access.User) error {
+	if s.account().counted == user {
+		return nil
+	}
+	s.endLogin()
+	err := user.OpenConnection()
+	if err == nil {
+		s.account().counted = user
+	}
+	return err
+}
+
+// answerRefused answers a command that is refused for who has sent it.
+func (s *session) answerRefused(err error) {
+	s.server.config.Users.CountFailure(protocolName, err, s.client.Addr().String(), s.user())
+	s.answerError(codes[gatehouse.CodeOf(err)], refusedText(err))
+}
+
+// refusedText is the text of a refusal, which begins as Redis's does.
+func refusedText(err error) string {
+	switch gatehouse.CodeOf(err) {
+	case gatehouse.CodeForbidden:
+		return noPermText + err.Error()
+	case gatehouse.CodeUnauthenticated:
+		return noAuthText + " " + err.Error()
+	}
+	return err.Error()
+}
+
+// readLogin returns the login of a token, nil if that is not valid; the client is told so.
+func (s *session) readLogin(name string, token []byte) *sessionLogin {
+	// Redis's clients send the name of its one user if they are given none.
+	if name == "default" {
+		name = ""
+	}
+	login, _, err := s.server.config.Users.LogIn(token, name, s.whence())
+	if err != nil {
+		s.server.config.Users.CountFailure(protocolName, err, s.client.Addr().String(), nil)
+		s.answerError("WRONGPASS", wrongPassText)
+		return nil
+	}
+	return &sessionLogin{login: login, proved: true}
+}
+
+// logIn makes the connection that of a login. It reports false if its user has too many; the client is told
+// so.
+func (s *session) logIn(l *sessionLogin) bool {
+	user := s.server.config.Users.Current(l.login)
+	if user == nil { // since it was read
+		s.answerError("WRONGPASS", wrongPassText)
+		return false
+	}
+	l.counted = s.account().counted
+	s.setAccount(l)
+	if err := s.countFor(user); err != nil {
+		s.answerRefused(err)
+		s.last = true
+		return false
+	}
+	s.changeIdentity(func(who *identity) { who.user = user.Name })
+	return true
+}
+
+// isUnknown reports whether nobody knows yet who the connection is.
+func (s *session) isUnknown() bool {
+	return s.account() != nil && s.server.config.Users.Current(s.account().login) == nil
+}
+
+// answerACL answers ACL WHOAMI.
+func (s *session) answerACL(args [][]byte) {
+	switch {
+	case upperWord(args[1]) != "WHOAMI":
+		s.unknownSubcommand(args)
+	case len(args) != 2:
+		s.wrongArity("ACL|WHOAMI")
+	case s.account() == nil:
+		s.loop.reply.writeText("default")
+	default:
+		s.loop.reply.writeText(s.user().Name)
+	}
+}
+
+// writeFailed answers an error of a command, with the words that Redis has for a refusal.
+func (r *replyWriter) writeFailed(err error) {
+	text := err.Error()
+	if access.IsRefusal(err) {
+		text = refusedText(err)
+	}
+	r.writeError(codes[gatehouse.CodeOf(err)], text)
+}
+
+// tooMuchUnknown is what a client is told that sends much before it says who it is.
+func tooMuchUnknown() error {
+	return protocolError(fmt.Sprintf("more than %d bytes before AUTH", maxUnknown))
+}
