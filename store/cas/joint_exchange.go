@@ -283,10 +283,11 @@ func (t *jointTransaction) onConfirmed(replies []Reply) (over bool, err error) {
 		ended = ended || len(k.endedHolds) > 0
 	}
 	t.noteStored()
-	// The backend has ended holds since. If nothing was granted the decision holds no more; what was granted
-	// does not rest on records that were only read.
+	// The backend has ended holds since. What was refused is decided again, unless something was granted and
+	// stored with it; what was granted does not rest on records that were only read.
 	granted := slices.ContainsFunc(t.calls, func(c servedChange) bool { return c.granted })
-	if ended && !granted {
+	refused := slices.ContainsFunc(t.calls, func(c servedChange) bool { return !c.granted })
+	if ended && refused && (!granted || t.reads) {
 		t.fresh = true
 		return false, nil
 	}
