@@ -193,6 +193,8 @@ func (r *reader) last() []byte {
 // id is what the first event has for Watch.
 func (r *reader) id(t *testing.T) string {
 	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	var hello helloJSON
 	decodeEvent(t, r.frames[0], "hello", &hello)
 	return hello.Viewer
@@ -220,9 +222,9 @@ type frame struct {
 // One frame a second is made for all viewers, as long as there are any.
 func TestFollow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		granted := uint64(0)
+		var granted atomic.Uint64
 		m, g := newMonitor(func(c *Config) {
-			c.Totals = func() (uint64, uint64) { return granted, 2 * granted }
+			c.Totals = func() (uint64, uint64) { return granted.Load(), 2 * granted.Load() }
 		})
 		time.Sleep(time.Hour)
 		take(t, g, "a")
@@ -239,7 +241,7 @@ func TestFollow(t *testing.T) {
 		for range 4 {
 			take(t, g, "a")
 		}
-		granted = 10
+		granted.Store(10)
 		time.Sleep(time.Second)
 		var f frame
 		decodeEvent(t, all[0].last(), "frame", &f)
@@ -256,7 +258,6 @@ func TestFollow(t *testing.T) {
 		for _, stop := range stops {
 			stop()
 		}
-		time.Sleep(2 * time.Second)
 		asked := g.asked.Load()
 		time.Sleep(time.Hour)
 		if n := g.asked.Load(); n != asked {
@@ -299,7 +300,6 @@ func TestFollowIsBounded(t *testing.T) {
 		if _, ok := m.Follow(nil, nil); ok {
 			t.Error("a viewer was let in after Close")
 		}
-		time.Sleep(2 * time.Second) // the end of the frames
 	})
 }
 
@@ -380,7 +380,6 @@ func TestShared(t *testing.T) {
 		run(t, m)
 		var r reader
 		stop, _ := m.Follow(r.send, r.end)
-		defer stop()
 		m.Watch(r.id(t), []gatehouse.Key{key("a")})
 		synctest.Wait()
 		g.asked.Store(0)
@@ -393,6 +392,5 @@ func TestShared(t *testing.T) {
 			t.Errorf("a name was looked at %d times a minute, want 12 for frames and 12 for the history", n)
 		}
 		stop()
-		time.Sleep(2 * sharedFrameEvery)
 	})
 }

@@ -28,7 +28,7 @@ const (
 type feed struct {
 	viewers map[string]*viewer
 	closed  bool
-	running bool // the goroutine that makes frames
+	quit    chan struct{} // ends the goroutine that makes frames; nil while there is none
 
 	before  map[gatehouse.Key]earlier // of the last frame
 	at      time.Time                 // of the last frame; the zero time before the first
@@ -62,18 +62,33 @@ func (m *Monitor) Follow(send func(frame []byte), ended func()) (stop func(), ok
 		return nil, false
 	}
 	m.feed.viewers[id] = &viewer{send: send, ended: ended}
-	begin := !m.feed.running
-	m.feed.running = true
+	begin := m.feed.quit == nil
+	if begin {
+		m.feed.quit = make(chan struct{})
+	}
+	quit := m.feed.quit
 	m.mu.Unlock()
 	send(encodeEvent("hello", helloJSON{id, m.frameInterval().Milliseconds(), m.config.History > 0}))
 	if begin {
-		go m.makeFrames() // ends soon after the last viewer has left
+		go m.makeFrames(quit) // ends when the last viewer leaves
 	}
 	return func() {
 		m.mu.Lock()
+		defer m.mu.Unlock()
 		delete(m.feed.viewers, id)
-		m.mu.Unlock()
+		m.quitIfUnseen()
 	}, true
+}
+
+// quitIfUnseen ends the frames if there are no viewers. The caller holds the lock.
+func (m *Monitor) quitIfUnseen() {
+	if len(m.feed.viewers) > 0 || m.feed.quit == nil {
+		return
+	}
+	close(m.feed.quit)
+	// The next viewer begins from nothing, and not from a frame that is hours old.
+	m.feed.quit, m.feed.at = nil, time.Time{}
+	clear(m.feed.before)
 }
 
 // Watch has the frames tell about names that a viewer shows now, instead of those before.
@@ -95,6 +110,7 @@ func (m *Monitor) Close() {
 		all = append(all, v)
 	}
 	clear(m.feed.viewers)
+	m.quitIfUnseen()
 	m.mu.Unlock()
 	for _, v := range all {
 		v.ended()
@@ -115,22 +131,27 @@ func (m *Monitor) frameInterval() time.Duration {
 	return frameEvery
 }
 
-// makeFrames makes frames until there are no viewers.
-func (m *Monitor) makeFrames() {
+// makeFrames makes frames until quit is closed.
+func (m *Monitor) makeFrames(quit chan struct{}) {
 	// The first frame comes at once: it is what rates are counted from.
-	for m.makeFrame() {
-		time.Sleep(m.frameInterval())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-quit:
+			return
+		case <-timer.C:
+			m.makeFrame(quit)
+			timer.Reset(m.frameInterval())
+		}
 	}
 }
 
-// makeFrame makes one frame and sends it. It reports false, and is called no more, if there are no viewers.
-func (m *Monitor) makeFrame() bool {
+// makeFrame makes one frame and sends it.
+func (m *Monitor) makeFrame(quit chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), lookTimeout)
 	defer cancel()
-	keys, any := m.watchedKeys()
-	if !any {
-		return false
-	}
+	keys := m.watchedKeys()
 	now := m.config.Now()
 	found := make(map[gatehouse.Key]figures, len(keys))
 	for _, key := range keys {
@@ -140,9 +161,14 @@ func (m *Monitor) makeFrame() bool {
 		}
 	}
 	if ctx.Err() != nil {
-		return true
+		return
 	}
 	m.mu.Lock()
+	// All may have left meanwhile, and others come, who are sent frames by another goroutine.
+	if m.feed.quit != quit {
+		m.mu.Unlock()
+		return
+	}
 	frame := m.fillFrame(keys, found, now)
 	sends := make([]func([]byte), 0, len(m.feed.viewers))
 	for _, v := range m.feed.viewers {
@@ -153,11 +179,10 @@ func (m *Monitor) makeFrame() bool {
 	for _, send := range sends {
 		send(event)
 	}
-	return true
 }
 
-// watchedKeys returns the names that viewers show. any is false if there are no viewers.
-func (m *Monitor) watchedKeys() (keys []gatehouse.Key, any bool) {
+// watchedKeys returns the names that viewers show.
+func (m *Monitor) watchedKeys() (keys []gatehouse.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen := make(map[gatehouse.Key]bool)
@@ -169,13 +194,7 @@ func (m *Monitor) watchedKeys() (keys []gatehouse.Key, any bool) {
 			}
 		}
 	}
-	if len(m.feed.viewers) == 0 {
-		// The next viewer begins from nothing, and not from a frame that is hours old.
-		m.feed.running, m.feed.at = false, time.Time{}
-		clear(m.feed.before)
-		return nil, false
-	}
-	return keys, true
+	return keys
 }
 
 // fillFrame returns what a frame tells, and keeps it for the next one. The caller holds the lock.

@@ -42,8 +42,10 @@ func (b *browser) testPageOfOneName(t *testing.T) {
 	tab.eval("location.hash = '#/fixedwindow/busy'")
 	tab.shows(t, "its users",
 		"/Granted most lately[^]*greedy[^]*Refused most lately[^]*late/.test("+shownText+")")
+	tab.photograph(t, "users")
 	tab.eval("location.hash = '#/decision/" + refused.header.Get("Gatehouse-Decision") + "'")
 	tab.says(t, "why it was refused", "0 of 2 were free", "greedy")
+	tab.photograph(t, "explained")
 	tab.eval("location.hash = '#/nothing/such'")
 	tab.says(t, "no page", "No such page")
 	tab.eval("location.hash = '#/lock/absent'")
@@ -70,6 +72,7 @@ func (b *browser) testPageActions(t *testing.T) {
 	tab.shows(t, "what an evict asks", "document.querySelector('dialog')?.open === true")
 	tab.fill("dialog input[type=text]", "drained")
 	tab.eval("document.querySelector('dialog input[type=checkbox]').click()")
+	tab.photograph(t, "dialog")
 	tab.click("Evict")
 	tab.shows(t, "the next holder",
 		"!document.querySelector('dialog') && !!document.querySelector('[aria-label=\"Evict ci-19\"]')")

@@ -106,10 +106,10 @@ function Waiters({ list, kind, name, ask, manages }) {
 }
 
 // Users are those who were granted, or refused, most lately.
-function Users({ title, list }) {
+function Users({ title, tone, list }) {
 	const most = Math.max(1, ...list.map(u => u.count));
 	return list.length > 0 && html`<section class="card"><h2>${title}</h2>
-		<ol class="users">${list.map(u => html`<li key=${u.user}><span class="owner">${u.user}</span>
+		<ol class="users ${tone}">${list.map(u => html`<li key=${u.user}><span class="owner">${u.user}</span>
 			<${Bar} row=${{ used: u.count, size: most }} show=${amount} text=${amount(u.count)} /></li>`)}</ol></section>`;
 }
 
@@ -121,7 +121,7 @@ const reason = { name: "reason", label: "Reason, which they are told" };
 const evict = (kind, name, holder) => ({
 	title: `Evict ${holder.owner || holder.id}?`, verb: "Evict", danger: true,
 	text: `${kind}/${name} is taken from this holder: its renewals are refused from now on, and the slots are `
-		+ "free at the end of its term. Free at once, another may begin while this one still works.",
+		+ "free at the end of its term. If they are freed at once, another may begin while this one still works.",
 	fields: [reason, { name: "now", label: "Free the slots at once", check: true }],
 	onDo: v => act("POST", operation(kind, name, "evict"), { id: holder.id, owner: by(), ...v }),
 	done: "Evicted",
@@ -259,8 +259,8 @@ export function Name({ kind, name }) {
 				manages=${may("manage", kind, name, limiters.includes(kind))} />`}
 		</div>
 		<div class="pair">
-			<${Users} title="Granted most lately" list=${about?.users_granted ?? []} />
-			<${Users} title="Refused most lately" list=${about?.users_refused ?? []} />
+			<${Users} title="Granted most lately" tone="granted" list=${about?.users_granted ?? []} />
+			<${Users} title="Refused most lately" tone="refused" list=${about?.users_refused ?? []} />
 		</div>
 		<${Stats} kind=${kind} name=${name} signal=${turn} />
 		${asked && html`<${Confirm} ...${asked} onDo=${confirmed} onClose=${() => ask(null)} />`}`;

@@ -126,7 +126,7 @@ export function Chart({ data, label }) {
 			plot.current = new window.uPlot({
 				width: box.current.clientWidth, height: 240, cursor: { y: false },
 				scales: {
-					x: { time: true, range: (_, low, high) => high ? [high - 15 * 60, high] : [low, high] },
+					x: { time: true, range: (_, low, high) => [(high || Date.now() / 1000) - 15 * 60, high || Date.now() / 1000] },
 					rate: { range: (_, low, high) => [0, Math.max(1, high * 1.1)] },
 					line: { range: (_, low, high) => [0, Math.max(4, high * 1.1)] },
 				},
