@@ -40,8 +40,13 @@ func (k Kind) String() string { return nameAt(kindNames[:], int(k), "none") }
 
 // ParseKind returns the kind with this name; ok is false when there is none.
 func ParseKind(name string) (k Kind, ok bool) {
-	i := slices.Index(kindNames[1:], name)
-	return Kind(i + 1), i >= 0 // an index of few names
+	for i, known := range kindNames {
+		// Mostly the first letter tells: this is asked of each member of a JSON object.
+		if len(known) == len(name) && known[0] == name[0] && known == name && i > 0 {
+			return Kind(i), true
+		}
+	}
+	return 0, false
 }
 
 // An Op is what a command asks for. The zero Op is none.

@@ -83,7 +83,7 @@ func (r *jsonReader) skipBlanks() {
 }
 
 // isBlank reports whether a byte may stand between two others that mean something.
-func isBlank(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
+func isBlank(c byte) bool { return c <= ' ' && (c == ' ' || c == '\t' || c == '\r' || c == '\n') }
 
 // takeByte goes beyond a byte if it is the next one behind blanks.
 func (r *jsonReader) takeByte(c byte) bool {
