@@ -90,6 +90,24 @@ func TestChart(t *testing.T) {
 	}
 }
 
+// With a secret for TLS the servers have its files, and are probed and scraped at the port without TLS.
+func TestChartTLS(t *testing.T) {
+	objects := render(t, "", "{serviceMonitor: {enabled: true}, tls: {secret: gatehouse-tls}}")
+	container := objects["StatefulSet"].Spec.Template.Spec.Containers[0]
+	for _, flag := range []string{
+		"--tls-cert=/etc/gatehouse-tls/tls.crt", "--tls-key=/etc/gatehouse-tls/tls.key", "--health=:5508",
+	} {
+		if !slices.Contains(container.Args, flag) {
+			t.Errorf("pods begin with %q, want %s among them", container.Args, flag)
+		}
+	}
+	if container.Live.Get.Port != "health" || container.Ready.Get.Port != "health" ||
+		objects["ServiceMonitor"].Spec.Endpoints[0].Port != "health" {
+		t.Errorf("probes are at %+v and %+v, the monitor at %+v, want the port health",
+			container.Live, container.Ready, objects["ServiceMonitor"].Spec.Endpoints)
+	}
+}
+
 // checkPods has the program check what pods give it, with the file that they find.
 func checkPods(t *testing.T, workload manifest, templates string) {
 	t.Helper()

@@ -13,3 +13,8 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
+
+{{/* The port of health and metrics: with TLS it has its own, as probes and scrapers have no certificate. */}}
+{{- define "gatehouse.health" -}}
+{{ ternary "health" "http" (ne .Values.tls.secret "") }}
+{{- end }}
