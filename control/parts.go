@@ -236,11 +236,11 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 	d.Want = slices.Grow(d.Want, len(want))[:len(want)]
 	for i := range want {
 		m := &d.Want[i]
-		*m = gatehouse.MemberDecision{Key: want[i].Key}
-		m.Outcome, m.At = gatehouse.Granted, d.At
-		if counted != nil {
-			m.Cost = counted[i]
+		m.Key, m.Cost, m.Capped = want[i].Key, 0, 0
+		if counted == nil {
+			continue // each has a part, whose decision it gets
 		}
+		m.Cost, m.Decision = counted[i], gatehouse.Decision{Outcome: gatehouse.Granted, At: d.At}
 	}
 	for i := range p.Parts {
 		turn := &p.Parts[i].Turn

@@ -149,6 +149,7 @@ func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehou
 	c := g.grantCalls.Get().(*grantCall)
 	r := &c.request
 	r.Command = cmd
+	c.state.Store(callAsked)
 	g.SubmitGrant(r)
 	if !c.awaitDecision(ctx) {
 		// The call does not go back to the pool: the gate has it until Decided is called.
@@ -167,16 +168,22 @@ func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehou
 // A grantCall is a GrantRequest whose caller waits. Gates pool them.
 type grantCall struct {
 	request GrantRequest
-	decided chan struct{} // has room for the answer
+	state   atomic.Int32  // callAsked until it is decided or its caller waits
+	decided chan struct{} // tells a caller that waits; has room for that
 }
+
+// The states of a grantCall.
+const (
+	callAsked = iota
+	callDecided
+	callWaits
+)
 
 // awaitDecision waits until the request is decided, and reports false if ctx ends first.
 func (c *grantCall) awaitDecision(ctx context.Context) bool {
-	// Most are decided at once. To ask for one of two events takes longer, even if one has happened.
-	select {
-	case <-c.decided:
+	// Most are decided at once, and need no channel.
+	if !c.state.CompareAndSwap(callAsked, callWaits) {
 		return true
-	default:
 	}
 	select {
 	case <-c.decided:
@@ -188,7 +195,11 @@ func (c *grantCall) awaitDecision(ctx context.Context) bool {
 
 func newGrantCall() *grantCall {
 	c := &grantCall{decided: make(chan struct{}, 1)}
-	c.request.Decided = func(*GrantRequest) { c.decided <- struct{}{} }
+	c.request.Decided = func(*GrantRequest) {
+		if !c.state.CompareAndSwap(callAsked, callDecided) {
+			c.decided <- struct{}{}
+		}
+	}
 	return c
 }
 
