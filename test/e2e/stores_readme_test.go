@@ -19,18 +19,26 @@ var shellBlock = regexp.MustCompile("(?s)<!-- tested in one shell -->\n```sh\n(.
 // serverAddress is where a server in an example listens.
 var serverAddress = regexp.MustCompile(`localhost:55\d\d`)
 
-// The examples of stores do what they say: servers are started, killed, and share a Redis.
+// The examples of stores and of TLS do what they say: servers are started, killed, and share a Redis.
 func TestReadmeOfStores(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../README.md")
+	for path, least := range map[string]int{"../../README.md": 2, "../../docs/tls.md": 1} {
+		tryShellBlocks(t, path, least)
+	}
+}
+
+// tryShellBlocks runs the examples of a page, of which there are so many or more.
+func tryShellBlocks(t *testing.T, path string, least int) {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	blocks := shellBlock.FindAllStringSubmatch(string(text), -1)
 	marks := strings.Count(string(text), "<!-- tested in one shell -->")
-	if len(blocks) != marks || marks < 2 {
-		t.Fatalf("README.md has %d marks and %d shell blocks behind them, want as many, 2 or more",
-			marks, len(blocks))
+	if len(blocks) != marks || marks < least {
+		t.Fatalf("%s has %d marks and %d shell blocks behind them, want as many, %d or more",
+			path, marks, len(blocks), least)
 	}
 	for _, b := range blocks {
 		t.Run("", func(t *testing.T) {
