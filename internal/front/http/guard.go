@@ -1,6 +1,8 @@
 package http
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -55,8 +57,14 @@ var pageGuards = map[string]pageGuard{
 	"/debug/resources":     {open: true},
 }
 
-// healthPaths are answered to everybody, also to those whose token is wrong: an orchestrator has none.
-var healthPaths = []string{"/healthz", "/readyz", "/.well-known/ready"}
+// publicPaths are answered without a look at the token: an orchestrator has none, and a browser has none
+// before the page, which lies below assetsPath, has asked its user for one.
+var publicPaths = []string{"/", "/healthz", "/readyz", "/.well-known/ready"}
+
+// isPublic reports whether a path is one of publicPaths, or a part of the page.
+func isPublic(path []byte) bool {
+	return slices.Contains(publicPaths, string(path)) || bytes.HasPrefix(path, []byte(assetsPath))
+}
 
 // guardOf returns the guard of a page or of the path of a route; nil if there is none.
 func guardOf(path string) *pageGuard {
