@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/redistest"
 )
 
 // openPage opens a view of the page, and waits until it is live.
@@ -214,4 +216,32 @@ func (b *browser) testPageByKeys(t *testing.T) {
 	tab.press("x", "x")
 	tab.press("Enter", "\r")
 	tab.says(t, "that it was evicted", "Evicted: lock/deploy")
+}
+
+// Capacity stands in the same house. A resource that would be markup is a text.
+func (b *browser) testPageOfCapacity(t *testing.T) {
+	t.Parallel()
+	s, at := startShares(t)
+	for _, name := range []string{"database", hostile} {
+		getLease(t, at, name, "5", "--client", "ada")
+	}
+	tab := b.openPage(t, s.address, "#/capacity")
+	tab.says(t, "the resources", "database", "FAIR_SHARE", "is master", hostile)
+	tab.wantEval("a hostile resource", "document.querySelectorAll('main img, main script').length", 0)
+	tab.wantEval("the link", "document.querySelector('tbody a').getAttribute('href').startsWith('capacity/')", true)
+	tab.wantQuiet("the view of capacity", "http://"+s.address)
+}
+
+// On a shared store the page of one server finds the names of all, and says what it shows.
+func (b *browser) testPageOfSharedStore(t *testing.T) {
+	t.Parallel()
+	servers := startShared(t, redistest.Start(t), 2, patient...)
+	servers[0].want(t, "/v1/lock/deploy/acquire?key=a&owner=ci", "200")
+	servers[0].wait(t, "/v1/lock/deploy/acquire?key=b&owner=far")
+	tab := b.openPage(t, servers[1].address, "")
+	tab.shows(t, "the name of the other server", shownNames+" === 'deploy'")
+	tab.eval("location.hash = '#/lock/deploy'")
+	tab.says(t, "its holder, and what the figures are of", "ci", "what all servers of this store did")
+	tab.eval("location.hash = '#/server'")
+	tab.says(t, "the store", "redis://", "(shared)")
 }
