@@ -91,7 +91,8 @@ func (proc *serverProcess) newAbout(s *settings, store *openedStore) func() any 
 	return func() any {
 		a := aboutServer{
 			Version: buildVersion(), Go: runtime.Version(), Store: withoutPassword(s.store),
-			Shared: store.firstTicket != 0, Started: started.UTC(), History: s.history,
+			Shared: store.firstTicket != 0, Rights: proc.users != nil,
+			Started: started.UTC(), History: s.history,
 			Capacity: s.capacity.grpc != "",
 			Limits: map[string]aboutLimit{
 				"names":    {int64(store.countNames()), int64(s.maxNames)},

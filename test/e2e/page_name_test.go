@@ -1,10 +1,10 @@
 package e2e
 
 import (
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -98,27 +98,21 @@ func (b *browser) testPageActions(t *testing.T) {
 // A server that asks for a token gets it in a header, and the actions are those of its user.
 func (b *browser) testPageAsksForToken(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	s.get(t, "/v1/lock/deploy/acquire?key=a&owner=ci")
-	s.get(t, "/v1/lock/other/acquire?key=a&owner=ci")
-	behind := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: s.address})
-	behind.FlushInterval = -1
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case strings.HasPrefix(r.URL.Path, "/v1/") && r.Header.Get("Authorization") != "Bearer right":
-			http.Error(w, "who are you?", http.StatusUnauthorized)
-		case r.URL.Path == "/v1/server":
-			_, _ = w.Write([]byte(`{"rights":true,"limits":{},"listeners":[]}`))
-		case r.URL.Path == "/v1/whoami":
-			_, _ = w.Write([]byte(`{"user":"ann","rights":true,"may":[{"on":"*","do":"read"},` +
-				`{"on":"lock/dep*","do":"manage"}]}`)) // the page complains if it does not arrive
-		default:
-			behind.ServeHTTP(w, r)
+	users := filepath.Join(t.TempDir(), "users.yaml")
+	ops, opsLine := newToken(t, "ops", "- {on: '*', do: manage}")
+	ann, annLine := newToken(t, "ann", "- {on: '*', do: read}", "- {on: 'lock/dep*', do: manage}")
+	write := func(lines ...string) {
+		if err := os.WriteFile(users, []byte("users:\n"+strings.Join(lines, "")), 0o600); err != nil {
+			t.Fatal(err)
 		}
-	}))
-	t.Cleanup(front.Close)
+	}
+	write(opsLine, annLine)
+	s := start(t, "--users", users)
+	for _, name := range []string{"deploy", "other"} {
+		s.get(t, "/v1/lock/"+name+"/acquire?key=a&owner=ci", "Authorization: Bearer "+ops)
+	}
 	tab := b.openTab(t)
-	tab.visit(front.URL+"/", 1280, false)
+	tab.visit("http://"+s.address+"/", 1280, false)
 	tab.shows(t, "the question", "document.querySelector('dialog input[type=password]') !== null")
 	give := func(token string) {
 		tab.fill("dialog input", token)
@@ -126,7 +120,7 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	}
 	give("wrong")
 	tab.shows(t, "that it is not known", "document.querySelector('dialog .fault') !== null")
-	give("right")
+	give(ann)
 	tab.shows(t, "the names", "document.querySelectorAll('tbody tr').length === 2")
 	tab.wantEval("where the token is",
 		"[sessionStorage.length, localStorage.length, document.cookie]", `[1,0,""]`)
@@ -140,4 +134,25 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	tab.click("Sign out")
 	tab.shows(t, "the question again", "document.querySelector('dialog input[type=password]') !== null")
 	tab.wantEval("what is left of the token", "sessionStorage.length", 0)
+
+	// A user that is gone is asked again, without a new visit.
+	give(ann)
+	tab.shows(t, "that it is live", "!!document.querySelector('.status.live')")
+	write(opsLine)
+	tab.shows(t, "the question once more", "document.querySelector('dialog .fault') !== null")
+}
+
+// newToken makes a token for a user, and the user's entry for the file of users.
+func newToken(t *testing.T, name string, may ...string) (token, entry string) {
+	t.Helper()
+	status, token, lines := gatehouse(t, nil, "token", name)
+	hash := regexp.MustCompile("sha256:[0-9a-f]{64}").FindString(lines)
+	if status != 0 || hash == "" {
+		t.Fatalf("gatehouse token %s ended with %d and wrote %q, want a hash", name, status, lines)
+	}
+	entry = fmt.Sprintf("  - name: %s\n    tokens: [%q]\n    may:\n", name, hash)
+	for _, line := range may {
+		entry += "      " + line + "\n"
+	}
+	return strings.TrimSpace(token), entry
 }

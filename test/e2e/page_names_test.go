@@ -228,7 +228,8 @@ func (b *browser) testPageOfCapacity(t *testing.T) {
 	tab := b.openPage(t, s.address, "#/capacity")
 	tab.says(t, "the resources", "database", "FAIR_SHARE", "is master", hostile)
 	tab.wantEval("a hostile resource", "document.querySelectorAll('main img, main script').length", 0)
-	tab.wantEval("the link", "document.querySelector('tbody a').getAttribute('href').startsWith('capacity/')", true)
+	tab.wantEval("the link",
+		"document.querySelector('tbody a').getAttribute('href').startsWith('capacity/')", true)
 	tab.wantQuiet("the view of capacity", "http://"+s.address)
 }
 

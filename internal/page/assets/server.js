@@ -115,18 +115,15 @@ async function introduce() {
 
 const levels = ["read", "use", "manage"];
 
-// matches says whether a name fits a glob, in which a star stands for any text.
+// matches says whether a name fits a glob, with * for any text, ? for a character, and [a-z].
 function matches(glob, text) {
-	const parts = glob.split("*");
-	let at = 0;
-	return parts.every((part, i) => {
-		const found = i === 0 ? (text.startsWith(part) ? 0 : -1)
-			: i === parts.length - 1 ? (text.endsWith(part) && text.length - part.length >= at
-				? text.length - part.length : -1)
-			: text.indexOf(part, at);
-		at = found + part.length;
-		return found >= 0;
-	}) && (parts.length > 1 || glob === text);
+	const pattern = glob.replace(/\[[^\]]+\]|[^\w]/g, part => part === "*" ? "[^]*" : part === "?" ? "[^]"
+		: part.length > 1 ? part : "\\" + part);
+	try {
+		return new RegExp("^" + pattern + "$").test(text);
+	} catch {
+		return true; // The server decides.
+	}
 }
 
 // may says whether this user has a level at a name. The server decides; this only hides what it would refuse.
@@ -135,11 +132,12 @@ export function may(level, kind, name, isLimiter) {
 		return true;
 	}
 	const texts = [kind + "/" + name, ...(isLimiter ? ["limiter/" + name] : [])];
-	// As the server does: the longest text before the first star decides, then the later line.
+	// As the server does: the longest text before the first star decides. Of equals the first does, as they
+	// come in this order.
 	let best = null;
 	for (const line of state.may) {
-		const length = line.on.split("*")[0].length;
-		if (texts.some(text => matches(line.on, text)) && (!best || length >= best.length)) {
+		const length = line.on.search(/[*?[]|$/);
+		if (texts.some(text => matches(line.on, text)) && (!best || length > best.length)) {
 			best = { length, level: levels.indexOf(line.do) };
 		}
 	}
