@@ -80,7 +80,7 @@ func (g *grantTask) prepare(op gatehouse.Op) {
 	// It is checked where it is read.
 	g.Checked, g.stream = true, false
 	w := g.waiter
-	w.early, w.hasDecision, w.decidedAt, w.charged = nil, false, 0, 0
+	w.early, w.late, w.hasDecision, w.decidedAt, w.charged = nil, false, false, 0, 0
 }
 
 // answerGrant puts an operation on a grant to the gate. A client that has left gets no grant.

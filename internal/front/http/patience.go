@@ -31,3 +31,12 @@ func (l *patienceLimit) note(inTime bool) {
 		l.prompt.Store(inTime)
 	}
 }
+
+// leaveHandler notes that the handler waits no longer, unless the request was decided meanwhile. The channel
+// goes: one that waits for hours needs none.
+func (w *waiter) leaveHandler() (decided bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.early = nil
+	return w.hasDecision
+}

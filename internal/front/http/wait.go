@@ -43,7 +43,8 @@ type waiter struct {
 	room      *gatehouse.Decision // for a decision that is made at once; nil for a waiter that waits
 
 	mu          sync.Mutex
-	early       chan struct{} // closed by onDecision; nil unless the handler waits for that, or has
+	early       chan struct{} // closed by onDecision; nil unless the handler waits for that
+	late        bool          // the decision was not there at once
 	conn        *parkedConn   // nil while the request's handler still runs
 	hasDecision bool          // the request is decided, or the task is done
 	finished    bool          // answered, or its client is gone
@@ -84,7 +85,7 @@ func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender)
 	w.responder = w.server.newResponder(ctx, from)
 	w.responder.answersTo(r, w.server.config.Refusal)
 	w.responder.scratch = r.scratch[:]
-	w.early, w.hasDecision, w.decidedAt, w.stream = nil, false, 0, nil
+	w.early, w.late, w.hasDecision, w.decidedAt, w.stream = nil, false, false, 0, nil
 }
 
 // awaitDecision waits in the handler for the decision of a request that was submitted. decided is false if it
@@ -97,7 +98,7 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 	// Submit and here is no time to wait.
 	atOnce = decided && (w.task != nil || w.Decision == w.room)
 	if !decided {
-		w.early = make(chan struct{})
+		w.early, w.late = make(chan struct{}), true
 	}
 	w.mu.Unlock()
 	if atOnce {
@@ -116,7 +117,7 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 	patient := &w.server.patient
 	defer patient.end()
 	if !patient.begin() {
-		return false, false
+		return false, w.leaveHandler()
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -126,7 +127,7 @@ func (w *waiter) awaitDecision() (atOnce, decided bool) {
 		return false, true
 	case <-timer.C:
 		patient.note(false)
-		return false, false
+		return false, w.leaveHandler()
 	}
 }
 
@@ -223,7 +224,7 @@ func (w *waiter) onDecision(*gate.Request) {
 	w.mu.Lock()
 	w.hasDecision = true
 	early := w.early
-	if early != nil {
+	if w.late {
 		w.decidedAt = w.server.metrics.Now()
 	}
 	// Without conn the request is not parked yet, and parkConn will find the decision.
