@@ -167,9 +167,11 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 		err := m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind}, func(d gatehouse.NameDetails) bool {
 			return s.visitName(gatehouse.Key{Kind: kind, Name: d.Name}, &d)
 		})
-		if err != nil {
+		// A shared store may take too long for all of a kind. What was found is of use, if there is anything.
+		if err != nil && (s.scanned == 0 || ctx.Err() != nil) {
 			return SearchResult{}, err
 		}
+		s.result.Partial = s.result.Partial || err != nil
 	}
 	s.keepFirst(q.Limit)
 	s.result.Rows = s.rows

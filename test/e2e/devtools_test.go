@@ -65,6 +65,7 @@ func TestInABrowser(t *testing.T) {
 	t.Run("PageOfOneName", b.testPageOfOneName)
 	t.Run("PageOfSharedStore", b.testPageOfSharedStore)
 	t.Run("PageReconnects", b.testPageReconnects)
+	t.Run("PageThatIsLeft", b.testPageThatIsLeft)
 	t.Run("Manual", b.testManual)
 	t.Run("PageOfAnotherSite", b.testPageOfAnotherSite)
 	t.Run("ReboundPage", b.testReboundPage)

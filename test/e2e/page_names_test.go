@@ -154,6 +154,23 @@ func (b *browser) testPageReconnects(t *testing.T) {
 		shownNames+" === 'after' && !!document.querySelector('.status.live')")
 }
 
+// A page that is left for another one of the server closes its stream, also if the browser keeps it for the
+// way back, on which it goes on.
+func (b *browser) testPageThatIsLeft(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	tab := b.openPage(t, s.address, "#/server")
+	other := b.openPage(t, s.address, "")
+	readers := "/Reading this page\\n%d/.test(" + shownText + ")"
+	tab.shows(t, "two readers", fmt.Sprintf(readers, 2))
+	other.eval("location.href = 'docs/'")
+	tab.shows(t, "one reader", fmt.Sprintf(readers, 1))
+	other.shows(t, "the documentation",
+		"location.pathname === '/docs/' && document.readyState === 'complete'")
+	other.eval("history.back()")
+	tab.shows(t, "two readers again", fmt.Sprintf(readers, 2))
+}
+
 // Among 100,000 names the first row is there soon, and no more rows than anybody reads.
 func (b *browser) testPageOfManyNames(t *testing.T) {
 	t.Parallel()
