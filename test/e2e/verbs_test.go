@@ -36,12 +36,12 @@ func TestVerbs(t *testing.T) {
 		{"open gcra/{}", 0, "", ""},
 		{"delete gcra/{}", 0, "", ""},
 		{"delete gcra/{}", 1, "", "gatehouse: gcra/{} does not exist\n"},
-		{"acquire semaphore/{} --size 2 --key a --owner ann --expires 1h", 0,
-			"semaphore/{}: granted, 1 of 2 left, for 1h0m0s, fence …\n" +
+		{"acquire semaphore/{} --size 2 --key a --owner ann --expires 90m", 0,
+			"semaphore/{}: granted, 1 of 2 left, for 1h30m0s, fence …\n" +
 				"give it back: gatehouse release semaphore/{} --key a\n", ""},
 		{"acquire semaphore/{} --cost 2 --maxwait 0", 75, "",
 			"gatehouse: semaphore/{}: acquire not granted: …ann for …; try again in …\n"},
-		{"ps semaphore/{}", 0, "HOLDS 1 OF 2…\nann…1h0m0s…1…h…\n", ""},
+		{"ps semaphore/{}", 0, "HOLDS 1 OF 2…\nann…1h…1…h…\n", ""},
 		{"renew semaphore/{} --key a --expires 2h", 0, "semaphore/{}: granted…for 2h0m0s, fence …\n", ""},
 		{"release semaphore/{} --key b", 1, "", "gatehouse: semaphore/{}: release: …\n"},
 		{"release semaphore/{} --force", 0, "semaphore/{}: 1 holds ended\n", ""},
