@@ -66,7 +66,8 @@ type aboutServer struct {
 	Store      string                `json:"store"`
 	StoreState string                `json:"store_state"` // a line, where there is something to say
 	Shared     bool                  `json:"shared"`
-	Rights     bool                  `json:"rights"` // there are users: see GET /v1/whoami
+	Rights     bool                  `json:"rights"`  // there are users: see GET /v1/whoami
+	Servers    int                   `json:"servers"` // that share the store; 0 if the file does not say
 	Started    time.Time             `json:"started"`
 	Capacity   bool                  `json:"capacity"`
 	History    int                   `json:"history"`
@@ -86,12 +87,13 @@ type aboutLimit struct {
 }
 
 // newAbout returns what tells about the server.
-func (proc *serverProcess) newAbout(s *settings, store *openedStore) func() any {
+func (proc *serverProcess) newAbout(p *servePlan, store *openedStore) func() any {
+	s := p.settings
 	started := time.Now()
 	return func() any {
 		a := aboutServer{
 			Version: buildVersion(), Go: runtime.Version(), Store: withoutPassword(s.store),
-			Shared: store.firstTicket != 0, Rights: proc.users != nil,
+			Shared: store.firstTicket != 0, Rights: proc.users != nil, Servers: p.file.Servers,
 			Started: started.UTC(), History: s.history,
 			Capacity: s.capacity.grpc != "",
 			Limits: map[string]aboutLimit{

@@ -99,7 +99,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 			Names: store.countNames, Store: store.healthLine, Metrics: metrics, Routes: routes,
 			Decisions: observer, BeginTrace: tracing.begin,
 			Activity: proc.newActivity(s, store, observer),
-			About:    proc.newAbout(s, store),
+			About:    proc.newAbout(p, store),
 		})
 		if err != nil {
 			return err

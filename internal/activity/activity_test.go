@@ -142,6 +142,7 @@ func TestHistoryOfLookedAt(t *testing.T) {
 
 // Without history nothing is kept or asked, and with it no more than 16 MiB.
 func TestHistoryIsBounded(t *testing.T) {
+	// Beside its samples a name has an entry of a map, and its text.
 	if all := (MaxHistory + maxLookedAt) * (unsafe.Sizeof(track{}) + 256); all > 16<<20 {
 		t.Errorf("all histories take %d bytes, want at most 16 MiB", all)
 	}

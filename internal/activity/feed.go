@@ -251,6 +251,9 @@ func (m *Monitor) rowSince(key gatehouse.Key, f figures, before earlier, now tim
 	if granted > 0 || refused > 0 {
 		row.LastUse = now
 	}
+	if !row.LastUse.IsZero() {
+		row.QuietSince = time.Time{}
+	}
 	return row
 }
 
@@ -283,7 +286,8 @@ type rowJSON struct {
 	Refused     int64    `json:"refused"`
 	GrantedRate *float64 `json:"granted_rate"`
 	RefusedRate *float64 `json:"refused_rate"`
-	LastUse     *int64   `json:"last_use"` // ms since 1970
+	LastUse     *int64   `json:"last_use"`    // ms since 1970
+	QuietSince  *int64   `json:"quiet_since"` // ms since 1970; null if last_use is known
 	Closed      bool     `json:"closed,omitempty"`
 	Gone        bool     `json:"gone,omitempty"`
 }
@@ -300,6 +304,9 @@ func (r Row) MarshalJSON() ([]byte, error) {
 	}
 	if !r.LastUse.IsZero() {
 		out.LastUse = new(r.LastUse.UnixMilli())
+	}
+	if !r.QuietSince.IsZero() {
+		out.QuietSince = new(r.QuietSince.UnixMilli())
 	}
 	return json.Marshal(out)
 }

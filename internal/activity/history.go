@@ -31,6 +31,7 @@ func (c *sampleClock) at(sample int) time.Time {
 // A track is the history of one name.
 type track struct {
 	first    int // the sample with which it begins
+	began    time.Time
 	lookedAt time.Time
 	lastUse  time.Time // as far as it was noticed
 
@@ -120,7 +121,7 @@ func (m *Monitor) chooseTracks(busy []gatehouse.Key, now time.Time) {
 	isBusy := make(map[gatehouse.Key]bool, len(busy))
 	for _, key := range busy {
 		isBusy[key] = true
-		m.ensureTrack(key)
+		m.ensureTrack(key, now)
 	}
 	for key, t := range m.tracks {
 		if isBusy[key] || now.Sub(t.lookedAt) < lookedAtFor {
@@ -136,10 +137,10 @@ func (m *Monitor) chooseTracks(busy []gatehouse.Key, now time.Time) {
 }
 
 // ensureTrack returns the history of a name, which begins now if there was none. The caller holds the lock.
-func (m *Monitor) ensureTrack(key gatehouse.Key) *track {
+func (m *Monitor) ensureTrack(key gatehouse.Key, now time.Time) *track {
 	t := m.tracks[key]
 	if t == nil {
-		t = &track{first: m.clock.count}
+		t = &track{first: m.clock.count, began: now}
 		m.tracks[key] = t
 	}
 	return t
@@ -163,7 +164,7 @@ func (m *Monitor) noteLookedAt(keys []gatehouse.Key) {
 		if m.tracks[key] == nil && len(m.tracks) >= m.config.History+m.mostLookedAt() {
 			m.dropOldest()
 		}
-		m.ensureTrack(key).lookedAt = now
+		m.ensureTrack(key, now).lookedAt = now
 	}
 }
 

@@ -66,6 +66,7 @@ type Row struct {
 	RefusedRate   float64
 	HasRates      bool      // the rates are known
 	LastUse       time.Time // the zero time if it was not noticed
+	QuietSince    time.Time // how long it is known not to have been used, where LastUse is not known
 	Since         time.Time // the name began
 	Closed        bool
 	Gone          bool // there is no such name any more; only a frame says so
@@ -138,6 +139,9 @@ func (m *Monitor) addRates(row *Row) {
 	if t := m.tracks[row.Key]; t != nil && t.known {
 		row.GrantedRate, row.RefusedRate = t.granted, t.refused
 		row.LastUse, row.HasRates = t.lastUse, true
+		if t.lastUse.IsZero() {
+			row.QuietSince = t.began
+		}
 	}
 }
 

@@ -179,7 +179,7 @@ func (b *browser) testPageOfManyNames(t *testing.T) {
 	c := dialRedis(t, s.redisAddress(t))
 	commands := make([]string, 0, 1000)
 	for i := range many {
-		commands = append(commands, fmt.Sprintf("CL.THROTTLE user:%05d 15 30 60", i))
+		commands = append(commands, fmt.Sprintf("GH.ACQUIRE gcra/user:%05d SIZE 30 INTERVAL 60000", i))
 		if len(commands) == cap(commands) {
 			c.send(commands...)
 			for range commands {

@@ -47,6 +47,7 @@ export function Server() {
 			<section class="card"><h2>What it is</h2><dl class="stats">
 				<div><dt>Version</dt><dd>${about.version}</dd></div>
 				<div><dt>Store</dt><dd>${about.store}${about.shared && " (shared)"}</dd></div>
+				${about.servers > 0 && html`<div><dt>Servers of this store</dt><dd>${about.servers}</dd></div>`}
 				${about.store_state && html`<div><dt>State</dt><dd>${about.store_state}</dd></div>`}
 				<div><dt>Running for</dt><dd>${span(Date.now() - new Date(about.started))}</dd></div>
 				<div><dt>Made with</dt><dd>${about.go}</dd></div>

@@ -3,7 +3,7 @@
 import { html, useCallback, useEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { act, changed, get, may, onBegin, operation, state, toast } from "./server.js";
 import { Bar, Chart, Confirm, Kind, useChange } from "./parts.js";
-import { ago, amount, holds, kinds, limiters, limitWords, perSecond, quota, span } from "./words.js";
+import { amount, holds, kinds, lastUse, limiters, limitWords, perSecond, quota, span } from "./words.js";
 
 const window15 = 15 * 60;
 
@@ -243,7 +243,7 @@ export function Name({ kind, name }) {
 			<div><dt>Waiting</dt><dd>${amount(shown.waiting)}</dd></div>
 			<div><dt>Granted</dt><dd>${amount(shown.granted)} ${rate(shown.granted_rate)}</dd></div>
 			<div><dt>Refused</dt><dd>${amount(shown.refused)} ${rate(shown.refused_rate)}</dd></div>
-			<div><dt>Last use</dt><dd>${shown.last_use ? ago(shown.last_use, now) : "–"}</dd></div>
+			<div><dt>Last use</dt><dd>${lastUse(shown, now)}</dd></div>
 		</dl>
 		<section class="card"><h2>Fifteen minutes</h2>
 			<${Chart} data=${data} label=${label} />

@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo, useRef, useState } from "./preact-htm.js";
 import { get, onBegin, state } from "./server.js";
 import { Bar, Copyable, Kind, useChange } from "./parts.js";
-import { ago, amount, kinds, limitWords, link, perSecond } from "./words.js";
+import { amount, kinds, lastUse, limitWords, link, perSecond } from "./words.js";
 
 const columns = [
 	{ sort: "name", label: "Name" },
@@ -101,7 +101,7 @@ function Row({ row, now }) {
 		<td class="number" data-label="Granted /s">${perSecond(row.granted_rate)}</td>
 		<td class="number ${row.refused_rate ? "refused" : ""}" data-label="Refused /s">
 			${perSecond(row.refused_rate)}</td>
-		<td class="number" data-label="Last use">${row.last_use ? ago(row.last_use, now) : "–"}</td>
+		<td class="number" data-label="Last use">${lastUse(row, now)}</td>
 	</tr>`;
 }
 

@@ -46,6 +46,14 @@ export function ago(then, now) {
 	return ms < 1500 ? "now" : span(ms) + " ago";
 }
 
+// lastUse is when a row was used last, or for how long at least it was not.
+export function lastUse(row, now) {
+	if (row.last_use) {
+		return ago(row.last_use, now);
+	}
+	return row.quiet_since && now - row.quiet_since > 1500 ? "> " + span(now - row.quiet_since) : "–";
+}
+
 // windowWords is the window of a limit such as 1m, 24h, 1m30s or day.
 function windowWords(text) {
 	const named = { day: "calendar day", week: "calendar week", month: "calendar month" }[text];
