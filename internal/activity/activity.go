@@ -70,11 +70,12 @@ const (
 type Monitor struct {
 	config Config
 
-	mu     sync.Mutex
-	tracks map[gatehouse.Key]*track
-	clock  sampleClock
-	feed   feed
-	search searchCache
+	mu       sync.Mutex
+	tracks   map[gatehouse.Key]*track
+	lookedAt int // how many of tracks somebody looked at
+	clock    sampleClock
+	feed     feed
+	search   searchCache
 }
 
 // New returns a monitor. Nothing runs before Run or Follow is called.

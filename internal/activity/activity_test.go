@@ -160,8 +160,48 @@ func TestHistoryIsBounded(t *testing.T) {
 		for i := range 3 * maxLookedAt {
 			m.History(key(fmt.Sprint(i)))
 		}
-		if len(m.tracks) != 5+maxLookedAt {
-			t.Errorf("of many names looked at %d are kept, want %d", len(m.tracks), 5+maxLookedAt)
+		if len(m.tracks) != maxLookedAt {
+			t.Errorf("of many names looked at %d are kept, want %d", len(m.tracks), maxLookedAt)
+		}
+	})
+}
+
+// Whatever is looked at, and however much, the histories of the busiest names stay.
+func TestLookingKeepsTheBusiest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var busy []gatehouse.Key
+		for i := range 20 {
+			busy = append(busy, key(fmt.Sprint("busy", i)))
+		}
+		m, _ := newMonitor(func(c *Config) {
+			c.History = len(busy)
+			c.Busiest = func(int) []gatehouse.Key { return busy }
+		})
+		run(t, m)
+		time.Sleep(sampleEvery + time.Second)
+		m.History(busy[0])
+		for round := range 3 {
+			for i := range 2 * maxLookedAt {
+				m.History(key(fmt.Sprint(round, "-", i)))
+			}
+			time.Sleep(sampleEvery)
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		looked := 0
+		for _, track := range m.tracks {
+			if !track.lookedAt.IsZero() {
+				looked++
+			}
+		}
+		for _, key := range busy {
+			if m.tracks[key] == nil || m.tracks[key].first != 0 {
+				t.Errorf("the history of %s is gone, or began again", key.Name)
+			}
+		}
+		if looked != maxLookedAt || m.lookedAt != looked || len(m.tracks) != len(busy)+maxLookedAt {
+			t.Errorf("%d names were looked at, %d by the count, of %d, want %d of %d", looked, m.lookedAt,
+				len(m.tracks), maxLookedAt, len(busy)+maxLookedAt)
 		}
 	})
 }

@@ -32,7 +32,8 @@ func (c *sampleClock) at(sample int) time.Time {
 type track struct {
 	first    int // the sample with which it begins
 	began    time.Time
-	lookedAt time.Time
+	busy     bool      // among the busiest at the last sample
+	lookedAt time.Time // by somebody, within lookedAtFor; the zero time otherwise
 	lastUse  time.Time // as far as it was noticed
 
 	known   bool // before is the last look, and not older
@@ -118,13 +119,18 @@ func (m *Monitor) busiestNames() (keys []gatehouse.Key) {
 
 // chooseTracks begins and ends histories. It is called with the lock held.
 func (m *Monitor) chooseTracks(busy []gatehouse.Key, now time.Time) {
-	isBusy := make(map[gatehouse.Key]bool, len(busy))
+	for _, t := range m.tracks {
+		t.busy = false
+	}
 	for _, key := range busy {
-		isBusy[key] = true
-		m.ensureTrack(key, now)
+		m.ensureTrack(key, now).busy = true
 	}
 	for key, t := range m.tracks {
-		if isBusy[key] || now.Sub(t.lookedAt) < lookedAtFor {
+		if !t.lookedAt.IsZero() && now.Sub(t.lookedAt) >= lookedAtFor {
+			t.lookedAt = time.Time{}
+			m.lookedAt--
+		}
+		if t.busy || !t.lookedAt.IsZero() {
 			continue
 		}
 		// A name that was among the busiest stays for the length of a history while there is room: it may be
@@ -160,24 +166,42 @@ func (m *Monitor) noteLookedAt(keys []gatehouse.Key) {
 	}
 	now := m.config.Now()
 	for _, key := range keys {
-		// There is room for as many as there may be of both sorts; beyond that the oldest goes.
-		if m.tracks[key] == nil && len(m.tracks) >= m.config.History+m.mostLookedAt() {
-			m.dropOldest()
+		if t := m.tracks[key]; t == nil || t.lookedAt.IsZero() {
+			m.makeRoom(t == nil)
+			m.lookedAt++
 		}
 		m.ensureTrack(key, now).lookedAt = now
 	}
 }
 
-// dropOldest ends the history that nobody has looked at for longest.
-func (m *Monitor) dropOldest() {
+// makeRoom makes room for one more name that somebody looks at, and whose history begins if isNew. It never
+// takes that of one of the busiest. The caller holds the lock.
+func (m *Monitor) makeRoom(isNew bool) {
+	full := m.lookedAt >= m.mostLookedAt()
+	if !full && (!isNew || len(m.tracks) < m.config.History+m.mostLookedAt()) {
+		return
+	}
 	var oldest gatehouse.Key
 	var at time.Time
 	for key, t := range m.tracks {
-		if oldest.Kind == 0 || t.lookedAt.Before(at) {
+		switch {
+		case t.lookedAt.IsZero() && (t.busy || full):
+		case t.lookedAt.IsZero():
+			delete(m.tracks, key) // it stayed because there was room
+			return
+		case oldest.Kind == 0 || t.lookedAt.Before(at):
 			oldest, at = key, t.lookedAt
 		}
 	}
-	delete(m.tracks, oldest)
+	t := m.tracks[oldest]
+	if t == nil {
+		return // all are busy, and none is looked at: there is room for those
+	}
+	t.lookedAt = time.Time{}
+	m.lookedAt--
+	if !t.busy {
+		delete(m.tracks, oldest)
+	}
 }
 
 // A sampleTime is when a sample was taken, and how long after the one before.
