@@ -40,6 +40,25 @@ func (g *Gate) VisitNames(ctx context.Context, p Prefix, visit func(gatehouse.Na
 		})
 }
 
+// VisitAllNames is VisitNames for all names of a kind, in whatever order is the quickest for the store.
+func (g *Gate) VisitAllNames(
+	ctx context.Context, kind gatehouse.Kind, visit func(gatehouse.NameDetails) bool,
+) error {
+	quick, ok := g.store.(interface {
+		Visit(ctx context.Context, kind gatehouse.Kind, visit control.Visit) error
+	})
+	if !ok {
+		return g.VisitNames(ctx, Prefix{Kind: kind}, visit)
+	}
+	now, err := g.storeTime(ctx)
+	if err != nil {
+		return err
+	}
+	return quick.Visit(ctx, kind, func(key gatehouse.Key, s control.State) bool {
+		return visit(control.Describe(now, key.Name, s))
+	})
+}
+
 // WaitingNames returns how many commands wait at this gate at each name at which any does.
 func (g *Gate) WaitingNames() map[gatehouse.Key]int {
 	all := make(map[gatehouse.Key]int)

@@ -19,6 +19,10 @@ type Gate interface {
 	Do(ctx context.Context, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error)
 	// VisitNames tells about names, in order, until visit returns false.
 	VisitNames(ctx context.Context, p gate.Prefix, visit func(gatehouse.NameDetails) bool) error
+	// VisitAllNames is that for all names of a kind, in no order.
+	VisitAllNames(
+		ctx context.Context, kind gatehouse.Kind, visit func(gatehouse.NameDetails) bool,
+	) error
 	// WaitingNames returns how many commands wait at each name at which any does.
 	WaitingNames() map[gatehouse.Key]int
 	// Waiting returns how many commands wait at all names together.

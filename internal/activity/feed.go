@@ -185,11 +185,11 @@ func (m *Monitor) makeFrame(quit chan struct{}) {
 func (m *Monitor) watchedKeys() (keys []gatehouse.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	seen := make(map[gatehouse.Key]bool)
+	shown := make(map[gatehouse.Key]bool)
 	for _, v := range m.feed.viewers {
 		for _, key := range v.keys {
-			if !seen[key] && len(keys) < maxFrameRows {
-				seen[key] = true
+			if !shown[key] && len(keys) < maxFrameRows {
+				shown[key] = true
 				keys = append(keys, key)
 			}
 		}
@@ -237,7 +237,7 @@ func (m *Monitor) rowSince(key gatehouse.Key, f figures, before earlier, now tim
 		Key: key, Size: f.size, Used: f.used, Holders: f.holders, Waiting: f.waiting,
 		Granted: f.granted, Refused: f.refused, Closed: f.closed,
 	}
-	m.addRates(&row)
+	m.tracks[key].lastSeen().addTo(&row)
 	if before.at.IsZero() {
 		return row
 	}

@@ -129,37 +129,68 @@ func (m *Monitor) withRates(r SearchResult) SearchResult {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for i := range r.Rows {
-		m.addRates(&r.Rows[i])
+		m.tracks[r.Rows[i].Key].lastSeen().addTo(&r.Rows[i])
 	}
 	return r
 }
 
-// addRates adds what is known of a name from its history. The caller holds the lock.
-func (m *Monitor) addRates(row *Row) {
-	if t := m.tracks[row.Key]; t != nil && t.known {
-		row.GrantedRate, row.RefusedRate = t.granted, t.refused
-		row.LastUse, row.HasRates = t.lastUse, true
-		if t.lastUse.IsZero() {
-			row.QuietSince = t.began
-		}
+// A seen is what the history of a name knows of its last use.
+type seen struct {
+	granted, refused float64 // a second
+	lastUse, began   time.Time
+	known            bool
+}
+
+// lastSeen returns what is known from a history; t may be nil.
+func (t *track) lastSeen() seen {
+	if t == nil || !t.known {
+		return seen{}
+	}
+	return seen{t.granted, t.refused, t.lastUse, t.began, true}
+}
+
+// trackedNames returns what is known of all names with a history: a search must not take the lock of the
+// monitor for each name, as it has that of the store.
+func (m *Monitor) trackedNames() map[gatehouse.Key]seen {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make(map[gatehouse.Key]seen, len(m.tracks))
+	for key, t := range m.tracks {
+		all[key] = t.lastSeen()
+	}
+	return all
+}
+
+// addTo adds to a row what is known from its history.
+func (s seen) addTo(row *Row) {
+	if !s.known {
+		return
+	}
+	row.GrantedRate, row.RefusedRate, row.LastUse, row.HasRates = s.granted, s.refused, s.lastUse, true
+	if s.lastUse.IsZero() {
+		row.QuietSince = s.began
 	}
 }
 
 // A scan is one search under way.
 type scan struct {
 	Query
-	monitor *Monitor
+	tracked map[gatehouse.Key]seen
 	waiting map[gatehouse.Key]int
 	scanned int
 	most    int // names to look at
 	rows    []Row
+	isFull  bool // last is the last of the rows that are kept, as far as is known
+	last    Row
 	found   int // rows of this kind
 	result  SearchResult
 }
 
 // scanNames looks at all names for those that a query asks for.
 func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) {
-	s := &scan{Query: q, monitor: m, waiting: m.config.Gate.WaitingNames(), most: maxScanned}
+	s := &scan{
+		Query: q, tracked: m.trackedNames(), waiting: m.config.Gate.WaitingNames(), most: maxScanned,
+	}
 	if m.config.Shared {
 		s.most = sharedScanned
 	}
@@ -168,9 +199,15 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 			continue
 		}
 		s.found = 0
-		err := m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind}, func(d gatehouse.NameDetails) bool {
+		visit := func(d gatehouse.NameDetails) bool {
 			return s.visitName(gatehouse.Key{Kind: kind, Name: d.Name}, &d)
-		})
+		}
+		var err error
+		if s.endsEarly() {
+			err = m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind}, visit)
+		} else {
+			err = m.config.Gate.VisitAllNames(ctx, kind, visit)
+		}
 		// A shared store may take too long for all of a kind. What was found is of use, if there is anything.
 		if err != nil && (s.scanned == 0 || ctx.Err() != nil) {
 			return SearchResult{}, err
@@ -192,15 +229,23 @@ func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
 	if s.Text != "" && !strings.Contains(strings.ToLower(d.Name), s.Text) {
 		return true
 	}
-	s.rows = append(s.rows, s.newRow(key, d))
 	s.found++
+	row := s.newRow(key, d)
+	// Most rows come behind those that are kept, which one look tells.
+	if s.isFull && s.compareRows(row, s.last) > 0 {
+		s.result.More = true
+		return !s.endsEarly() || s.found <= s.Limit
+	}
+	s.rows = append(s.rows, row)
 	// Rows are sorted now and then, which keeps few of them in memory.
 	if len(s.rows) > 4*s.Limit {
 		s.keepFirst(s.Limit)
 	}
-	// The names of a kind come in their order, so that those behind the first are not asked for.
-	return s.Sort != sortName || s.Reverse || s.found <= s.Limit
+	return !s.endsEarly() || s.found <= s.Limit
 }
+
+// endsEarly reports whether the first names of a kind, in their order, are all that is asked for.
+func (s *scan) endsEarly() bool { return s.Sort == sortName && !s.Reverse }
 
 // newRow returns the row of a name.
 func (s *scan) newRow(key gatehouse.Key, d *gatehouse.NameDetails) Row {
@@ -212,9 +257,7 @@ func (s *scan) newRow(key gatehouse.Key, d *gatehouse.NameDetails) Row {
 	if d.Limit > 0 {
 		row.usedFraction = float64(d.Used) / float64(d.Limit)
 	}
-	s.monitor.mu.Lock()
-	s.monitor.addRates(&row)
-	s.monitor.mu.Unlock()
+	s.tracked[key].addTo(&row)
 	return row
 }
 
@@ -224,6 +267,9 @@ func (s *scan) keepFirst(most int) {
 	if len(s.rows) > most {
 		s.rows = slices.Delete(s.rows, most, len(s.rows))
 		s.result.More = true
+	}
+	if len(s.rows) == most {
+		s.isFull, s.last = true, s.rows[most-1]
 	}
 }
 

@@ -94,6 +94,13 @@ func (g *failingGate) VisitNames(
 	return g.Gate.VisitNames(ctx, p, visit)
 }
 
+// VisitAllNames implements [Gate].
+func (g *failingGate) VisitAllNames(
+	ctx context.Context, kind gatehouse.Kind, visit func(gatehouse.NameDetails) bool,
+) error {
+	return g.VisitNames(ctx, gate.Prefix{Kind: kind}, visit)
+}
+
 // A store that lists some of its names gives a part of an answer, and one that lists none an error.
 func TestSearchIsPartial(t *testing.T) {
 	fails := new(failingGate)

@@ -159,6 +159,11 @@ func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, vi
 	return s.memory.Range(ctx, kind, after, visit)
 }
 
+// Visit is Range in no order.
+func (s *Store) Visit(ctx context.Context, kind gatehouse.Kind, visit control.Visit) error {
+	return s.memory.Visit(ctx, kind, visit)
+}
+
 // Len returns how many names are kept, those that only linger included.
 func (s *Store) Len() int { return s.memory.Len() }
 

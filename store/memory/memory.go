@@ -294,6 +294,28 @@ func (s *Store) Range(ctx context.Context, kind gatehouse.Kind, after string, vi
 	}
 }
 
+// Visit is Range in no order, which needs one look at all names and no list of them.
+func (s *Store) Visit(ctx context.Context, kind gatehouse.Kind, visit control.Visit) error {
+	var work timeslice.Work
+	more := true
+	for i := range s.shards {
+		work.Yield()
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		sh.tables[kind].visitAll(func(e *nameEntry) {
+			more = more && (e.state == nil || visit(gatehouse.Key{Kind: kind, Name: e.name}, e.state))
+		})
+		sh.mu.Unlock()
+		if !more {
+			return nil
+		}
+	}
+	return nil
+}
+
 // nextPage returns the first names of a kind after the given one, at most so many, in order.
 func (s *Store) nextPage(kind gatehouse.Kind, after string, most int) []string {
 	// The names are in no order in the shards. Keeping a few pages and sorting them now and then finds the

@@ -345,3 +345,38 @@ func TestAStopLasts(t *testing.T) {
 		}
 	}
 }
+
+// Visit finds the names that Range does, and ends when it is told to.
+func TestVisit(t *testing.T) {
+	s := New(Config{})
+	want := map[string]bool{}
+	for i := range 3000 {
+		name := fmt.Sprint("n", i)
+		want[name] = true
+		c := control.Change{
+			Key: gatehouse.Key{Kind: gatehouse.Counter, Name: name}, Done: func(error) {},
+			Turns: []control.Turn{{Command: &gatehouse.Command{Op: gatehouse.OpCount, Amount: 1}}},
+		}
+		s.Apply(&c)
+	}
+	found := 0
+	err := s.Visit(t.Context(), gatehouse.Counter, func(key gatehouse.Key, _ control.State) bool {
+		if !want[key.Name] {
+			t.Errorf("Visit found %s twice, or where it is not", key)
+		}
+		delete(want, key.Name)
+		found++
+		return true
+	})
+	if err != nil || found != 3000 {
+		t.Errorf("Visit found %d names, %v, want 3000", found, err)
+	}
+	found = 0
+	err = s.Visit(t.Context(), gatehouse.Counter, func(gatehouse.Key, control.State) bool {
+		found++
+		return found < 7
+	})
+	if err != nil || found != 7 {
+		t.Errorf("Visit went on to %d names, %v, want 7", found, err)
+	}
+}
