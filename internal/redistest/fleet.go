@@ -25,8 +25,9 @@ func StartReplica(tb testing.TB, of *Server, arguments ...string) *Server {
 	return s
 }
 
-// StartSentinel starts a sentinel that looks after a master, alone, and gives it up after 300 ms.
-func StartSentinel(tb testing.TB, name string, master *Server) *Server {
+// StartSentinel starts a sentinel that looks after a master, alone, and gives it up after 300 ms. Further
+// arguments are those of redis-server.
+func StartSentinel(tb testing.TB, name string, master *Server, arguments ...string) *Server {
 	tb.Helper()
 	host, port := master.hostPort(tb)
 	config := filepath.Join(tb.TempDir(), "sentinel.conf")
@@ -40,7 +41,7 @@ func StartSentinel(tb testing.TB, name string, master *Server) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	s := &Server{Address: address, config: config, arguments: []string{"--sentinel"}}
+	s := &Server{Address: address, config: config, arguments: append([]string{"--sentinel"}, arguments...)}
 	s.Begin(tb)
 	tb.Cleanup(s.Kill)
 	return s
