@@ -20,10 +20,11 @@ const (
 	maxScanned    = 250_000
 	sharedScanned = 10_000
 
-	// A result is used again for costFactor times as long as it took, and for freshFor at least: however
-	// many people look, a search takes a twentieth of a processor at most.
+	// A result is used again for costFactor times as long as it took, within these bounds: however many
+	// people look at the same, a search takes little of a processor.
 	costFactor = 20
 	freshFor   = time.Second
+	maxFresh   = 10 * time.Second
 	maxCached  = 32
 )
 
@@ -112,7 +113,7 @@ func (m *Monitor) Search(ctx context.Context, q Query) (SearchResult, error) {
 		return SearchResult{}, err
 	}
 	ended := m.config.Now()
-	r.Fresh = max(freshFor, costFactor*ended.Sub(began))
+	r.Fresh = min(max(freshFor, costFactor*ended.Sub(began)), maxFresh)
 	m.mu.Lock()
 	// Few are asked for at a time, so that there is no need to know which of them was not used for longest.
 	if len(m.search.results) >= maxCached {

@@ -97,6 +97,8 @@ func (b *browser) testPageIsLive(t *testing.T) {
 	s.get(t, "/v1/semaphore/gpu/acquire?size=2&key=a")
 	tab := b.openPage(t, s.address, "")
 	tab.says(t, "one of two", "1 of 2")
+	tab.shows(t, "that frames tell about it",
+		"document.querySelector('[data-label=\"Granted /s\"]').textContent === '0'")
 	tab.eval("document.querySelector('tbody').dispatchEvent(new MouseEvent('mouseenter'))")
 	s.get(t, "/v1/semaphore/gpu/acquire?size=2&key=b")
 	s.get(t, "/v1/semaphore/gpu/acquire?size=2&key=c&maxwait=0")

@@ -72,7 +72,7 @@ function useNames(search, quiet) {
 				}
 			}
 			clearTimeout(timer);
-			timer = setTimeout(look, Math.max(3000, 5 * fresh));
+			timer = setTimeout(look, Math.max(3000, 2 * fresh));
 		};
 		const begun = () => {
 			quiet.current = false;
