@@ -51,6 +51,10 @@ type Config struct {
 	// addresses that begin with https. It has no effect on a Transport of your own.
 	TLS *tls.Config
 
+	// Token says to servers with users who asks; empty sends none. Others can read it on the way to a server
+	// without TLS.
+	Token string
+
 	// Transport carries the requests; nil means one that the client makes for itself. It must not follow
 	// redirects or repeat requests by itself, as that of net/http does not.
 	Transport http.RoundTripper
@@ -90,7 +94,7 @@ func New(config Config) (*Client, error) {
 		config.Addresses = []string{DefaultAddress}
 	}
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
-	c := &Client{config: config, askHeader: newAskHeader()}
+	c := &Client{config: config, askHeader: newAskHeader(config.Token)}
 	c.bodies.New = func() any { return new(bytes.Buffer) }
 	for _, address := range config.Addresses {
 		e, err := newEndpoint(address, config.TLS != nil)

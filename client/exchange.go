@@ -153,8 +153,12 @@ const (
 )
 
 // newAskHeader returns the headers of all requests, which net/http does not change.
-func newAskHeader() http.Header {
-	return http.Header{"Accept": {"application/json"}, "User-Agent": {"gatehouse-client-go"}}
+func newAskHeader(token string) http.Header {
+	h := http.Header{"Accept": {"application/json"}, "User-Agent": {"gatehouse-client-go"}}
+	if token != "" {
+		h.Set("Authorization", "Bearer "+token)
+	}
+	return h
 }
 
 // sendMessage sends one request, and has its answer read.

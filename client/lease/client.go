@@ -37,6 +37,10 @@ type Config struct {
 	// TLS says which certificates are trusted and shown; nil speaks without TLS.
 	TLS *tls.Config
 
+	// Token says to servers with users who asks; empty sends none. Others can read it on the way to a server
+	// without TLS.
+	Token string
+
 	// Dial are further options for connections. Credentials among them take the place of TLS.
 	Dial []grpc.DialOption
 
@@ -97,7 +101,7 @@ type Client struct {
 
 // newConn returns a connection as a Config says.
 func newConn(config *Config) doormanpb.Conn {
-	return doormanpb.Conn{TLS: config.TLS, Options: config.Dial}
+	return doormanpb.Conn{TLS: config.TLS, Token: config.Token, Options: config.Dial}
 }
 
 // A pendingRelease is a resource to give back, and the channel for its result.

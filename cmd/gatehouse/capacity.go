@@ -23,11 +23,14 @@ import (
 // capacityOptions are the options of all commands of capacity.
 type capacityOptions struct {
 	tlsOptions
-	dial    grpc.DialOption // as these say
+	dial    []grpc.DialOption // as these say
+	token   string            // of tokenFile, or of the environment
 	servers []string
 	client  string
 	timeout time.Duration
-	json    bool
+
+	tokenFile string
+	json      bool
 }
 
 // serverVariable is the environment variable with the servers, for use instead of --server.
@@ -53,7 +56,14 @@ func newCapacity() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			o.dial = doormanpb.Credentials(secure)
+			o.token, err = readToken(o.tokenFile)
+			if err != nil {
+				return usageError{err}
+			}
+			o.dial = []grpc.DialOption{doormanpb.Credentials(secure)}
+			if o.token != "" {
+				o.dial = append(o.dial, grpc.WithPerRPCCredentials(doormanpb.BearerToken(o.token)))
+			}
 			return o.checkOptions()
 		},
 	}
@@ -61,6 +71,7 @@ func newCapacity() *cobra.Command {
 	f.StringSliceVar(&o.servers, "server", []string{"localhost:5506"},
 		"addresses of servers, tried in turn; also "+serverVariable)
 	o.tlsOptions.addFlags(f)
+	addTokenFile(f, &o.tokenFile)
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest time to wait for a response")
 	f.BoolVar(&o.json, "json", false, "print JSON, for programs")
 	cmd.AddCommand(newCapacityGet(&o), newCapacityRelease(&o), newCapacityWatch(&o), newCapacityShell(&o),

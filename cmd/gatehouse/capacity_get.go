@@ -251,7 +251,7 @@ func (o *capacityOptions) callFollowing(
 func (o *capacityOptions) callServer(
 	ctx context.Context, server string, call masterCall,
 ) (*doormanpb.Mastership, error) {
-	conn, err := grpc.NewClient(server, o.dial)
+	conn, err := grpc.NewClient(server, o.dial...)
 	if err != nil {
 		return nil, fmt.Errorf("address %s: %w", doormanpb.ShowName(server), err)
 	}

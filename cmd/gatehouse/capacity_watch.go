@@ -55,7 +55,7 @@ func (o *capacityOptions) newLeaseClient(id string, onNewFailure func(error)) (c
 	c = &leaseClient{onNewFailure: onNewFailure}
 	c.Client, err = holder.New(holder.Config{
 		Servers: o.servers, ID: id, MinRefresh: minRefresh, Timeout: min(o.timeout, 5*time.Second),
-		OnError: c.onFailure,
+		OnError: c.onFailure, Dial: o.dial,
 	})
 	return c, err
 }

@@ -42,8 +42,9 @@ const serversVariable = "GATEHOUSE_SERVER"
 // remoteOptions are the options of all commands that ask servers over HTTP.
 type remoteOptions struct {
 	tlsOptions
-	servers []string
-	timeout time.Duration
+	servers   []string
+	timeout   time.Duration
+	tokenFile string
 }
 
 // addFlags adds the options.
@@ -55,6 +56,7 @@ func (o *remoteOptions) addFlags(f *pflag.FlagSet) {
 	f.StringSliceVar(&o.servers, "server", servers,
 		"addresses of servers, tried in turn; also "+serversVariable)
 	o.tlsOptions.addFlags(f)
+	addTokenFile(f, &o.tokenFile)
 	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "longest time that a server may take to answer")
 }
 
@@ -64,7 +66,11 @@ func (o *remoteOptions) newClient() (*client.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.New(client.Config{Addresses: o.servers, Timeout: o.timeout, TLS: secure})
+	token, err := readToken(o.tokenFile)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	c, err := client.New(client.Config{Addresses: o.servers, Timeout: o.timeout, TLS: secure, Token: token})
 	if err != nil {
 		return nil, usageError{err}
 	}

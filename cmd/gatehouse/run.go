@@ -116,8 +116,10 @@ func newRunGuard() *cobra.Command {
 type orphanedGrant struct {
 	Servers []string          `json:"servers"`
 	TLS     certs.ClientFiles `json:"tls"`
-	ID      string            `json:"id"`
-	Fence   uint64            `json:"fence"`
+	// TokenFile has the token, unless the environment has, which the guard shares.
+	TokenFile string `json:"token_file"`
+	ID        string `json:"id"`
+	Fence     uint64 `json:"fence"`
 }
 
 // releaseOrphan gives back the grant of a run that has died. If it fails, the grant ends by itself.
@@ -131,7 +133,11 @@ func releaseOrphan(text json.RawMessage) {
 	if err != nil {
 		return
 	}
-	c, err := client.New(client.Config{Addresses: o.Servers, TLS: secure})
+	token, err := readToken(o.TokenFile)
+	if err != nil {
+		return
+	}
+	c, err := client.New(client.Config{Addresses: o.Servers, TLS: secure, Token: token})
 	if err != nil {
 		return
 	}
@@ -280,7 +286,7 @@ func notGranted(d *gatehouse.GrantDecision) error {
 func (o *runOptions) runHolding(
 	ctx context.Context, lease *runLease, args []string, signals *signalForwarder,
 ) error {
-	orphan, err := json.Marshal(orphanedGrant{o.servers, o.ClientFiles, lease.id, lease.fence})
+	orphan, err := json.Marshal(orphanedGrant{o.servers, o.ClientFiles, o.tokenFile, lease.id, lease.fence})
 	if err != nil {
 		return err
 	}

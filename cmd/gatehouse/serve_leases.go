@@ -125,6 +125,7 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 		},
 	}
 	front.Name, front.ParentTLS = c.parentName, p.parentTLS
+	front.ParentToken = os.Getenv(tokenVariable)
 	if c.election != "" {
 		e, err := election.Open(c.election)
 		if err != nil {

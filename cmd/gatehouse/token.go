@@ -10,6 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/glob"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func newToken() *cobra.Command {
@@ -109,6 +110,15 @@ func readQuestion(word, place string) (kind gatehouse.Kind, name string, level g
 // tokenVariable is the environment variable with the token of commands that ask a server. There is no flag
 // for it: other users of the machine see those.
 const tokenVariable = "GATEHOUSE_TOKEN"
+
+// tokenFileVariable is the environment variable for use instead of --token-file.
+const tokenFileVariable = "GATEHOUSE_TOKEN_FILE"
+
+// addTokenFile adds the option of all commands that ask servers.
+func addTokenFile(f *pflag.FlagSet, path *string) {
+	f.StringVar(path, "token-file", os.Getenv(tokenFileVariable),
+		"file with the token to send; also "+tokenFileVariable+", and "+tokenVariable+" for the token itself")
+}
 
 // maxTokenFile bounds what is read of --token-file, in bytes.
 const maxTokenFile = 4 << 10

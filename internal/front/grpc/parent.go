@@ -47,7 +47,7 @@ func (s *Server) followParent(ctx context.Context) {
 	// Made and closed in this goroutine, which alone uses it.
 	p.client = &parentClient{
 		addresses: s.config.Parents, now: s.now,
-		conn: doormanpb.Conn{TLS: s.config.ParentTLS, Options: s.config.Dial},
+		conn: doormanpb.Conn{TLS: s.config.ParentTLS, Token: s.config.ParentToken, Options: s.config.Dial},
 	}
 	defer p.client.conn.Close()
 	timer := time.NewTimer(never)

@@ -69,6 +69,9 @@ type Config struct {
 	// ParentTLS says which certificates are trusted and shown there; nil speaks to parents without TLS.
 	ParentTLS *tls.Config
 
+	// ParentToken says to parents with users who asks; empty sends none.
+	ParentToken string
+
 	// Source is where templates come from, for the status page.
 	Source string
 

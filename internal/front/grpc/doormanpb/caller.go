@@ -21,6 +21,9 @@ type Conn struct {
 	// TLS says which certificates are trusted and shown; nil speaks without TLS.
 	TLS *tls.Config
 
+	// Token says who calls; empty sends none.
+	Token string
+
 	// Options are those of its connections. Credentials among them take the place of TLS.
 	Options []grpc.DialOption
 
@@ -36,7 +39,11 @@ func (c *Conn) Connect(address string) (CapacityClient, error) {
 	if c.conn == nil || c.address != address {
 		c.Close()
 		// The caller's options come later, so their credentials replace these.
-		conn, err := grpc.NewClient(address, append([]grpc.DialOption{Credentials(c.TLS)}, c.Options...)...)
+		options := append([]grpc.DialOption{Credentials(c.TLS)}, c.Options...)
+		if c.Token != "" {
+			options = append(options, grpc.WithPerRPCCredentials(BearerToken(c.Token)))
+		}
+		conn, err := grpc.NewClient(address, options...)
 		if err != nil {
 			return nil, err
 		}
@@ -44,6 +51,17 @@ func (c *Conn) Connect(address string) (CapacityClient, error) {
 	}
 	return NewCapacityClient(c.conn), nil
 }
+
+// A BearerToken says with each call who makes it.
+type BearerToken string
+
+// GetRequestMetadata implements [credentials.PerRPCCredentials].
+func (t BearerToken) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
+	return map[string]string{"authorization": "Bearer " + string(t)}, nil
+}
+
+// RequireTransportSecurity implements [credentials.PerRPCCredentials]: a server on this machine needs none.
+func (t BearerToken) RequireTransportSecurity() bool { return false }
 
 // Credentials are the option for connections that speak TLS, or none for nil.
 func Credentials(config *tls.Config) grpc.DialOption {
