@@ -96,16 +96,12 @@ func TestTLSParks(t *testing.T) {
 }
 
 // However a client leaves, its request is taken out of line: also when all that it says is that it will send
-// no more, and when that comes behind other requests.
+// no more.
 func TestTLSHangUp(t *testing.T) {
 	for name, version := range versions {
 		for how, hangUp := range map[string]func(c *client) error{
-			"close":  func(c *client) error { return c.tls().Close() },
-			"notify": func(c *client) error { return c.tls().CloseWrite() },
-			"notify behind requests": func(c *client) error {
-				c.send("/counter/c/count", "/counter/c/count")
-				return c.tls().CloseWrite()
-			},
+			"close":              func(c *client) error { return c.tls().Close() },
+			"notify":             func(c *client) error { return c.tls().CloseWrite() },
 			"end without notice": func(c *client) error { return c.tcp().Close() },
 			"half-close":         func(c *client) error { return c.tcp().CloseWrite() },
 			"reset":              func(c *client) error { _ = c.tcp().SetLinger(0); return c.tcp().Close() },
@@ -133,19 +129,6 @@ func TestTLSHangUp(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A client that sends much behind a request that waits is cut as it is without TLS.
-func TestTLSTooMuchBehindAWait(t *testing.T) {
-	r := newTLSRig(t, Config{})
-	c := r.dialTLS(t, 0)
-	c.send("/event/a/wait")
-	r.waiting(t, 1)
-	go func() {
-		_, _ = io.WriteString(c, strings.Repeat("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n", 10_000))
-	}()
-	r.waiting(t, 0)
-	await.True(t, "its bytes are given back", func() bool { return r.config.Budget.Used() == 0 })
 }
 
 // A client that stops in the handshake is cut after ReadTimeout, whatever it has sent, and others are served.
