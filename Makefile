@@ -40,7 +40,7 @@ LINT_MODULE := github.com/golangci/golangci-lint/v2
 LINT_VERSION := $(shell awk '$$1 == "$(LINT_MODULE)" { print $$2 }' internal/tools/go.mod)
 LINT := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/gatehouse/golangci-lint-$(LINT_VERSION)
 
-.PHONY: help run test check battery race fuzz sim bugs linearizable callers run-rounds holds chaos soak client-rounds dist dist-clients chart installed bench bench-tools accuracy proto lint lines fmt
+.PHONY: help run test check battery race fuzz sim bugs linearizable callers hostile run-rounds holds chaos soak client-rounds dist dist-clients chart installed bench bench-tools accuracy proto lint lines fmt
 
 help: ## show what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -59,13 +59,14 @@ check: ## look at most of it in less than a minute: vet, the rules, tests withou
 	go vet ./...
 	@packages=$$($(QUICK)); go test -vet=off . $$packages ./internal/zone ./test/lines ./test/oracle
 
-battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, holds, installed, chaos and soak
+battery: ## run what takes long: race, fuzz, sim, bugs, linearizable, callers, hostile, holds, installed, chaos and soak
 	$(MAKE) race
 	$(MAKE) fuzz
 	$(MAKE) sim
 	$(MAKE) bugs
 	$(MAKE) linearizable
 	$(MAKE) callers
+	$(MAKE) hostile
 	$(MAKE) run-rounds
 	$(MAKE) holds
 	$(MAKE) installed
@@ -109,6 +110,9 @@ linearizable: ## look for an order that explains OPERATIONS calls to etcd (50000
 
 callers: ## have ten processes of clients keep the limits of a third party, over three servers on Redis
 	TESTED_LONG=1 go test -count=1 -v -run '^TestCallers' ./test/e2e
+
+hostile: ## send ten million requests with hostile names and wrong tokens, and look at memory, log and metrics
+	TESTED_LONG=1 go test -count=1 -v -timeout 1h -run '^TestHostileNamesAndTokens$$' ./test/e2e
 
 holds: ## have real processes hold a lock in HOLDS rounds (1000), and as many while they and the server are killed
 	HOLDS=$(or $(HOLDS),1000) go test -count=1 -v -timeout 2h -run '^TestHolds$$' ./test/holds
