@@ -3,6 +3,7 @@ package certs_test
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -176,7 +177,9 @@ func TestReplacedAuthorities(t *testing.T) {
 	accepted := func() bool {
 		here, there := net.Pipe()
 		defer func() { _, _ = here.Close(), there.Close() }()
-		go func() { _ = tls.Client(here, client).HandshakeContext(t.Context()) }()
+		go func() { // ends when the pipe is closed
+			_, _ = io.Copy(io.Discard, tls.Client(here, client)) // the server waits until its alert is read
+		}()
 		return tls.Server(there, server.Config()).HandshakeContext(t.Context()) == nil
 	}
 	if !accepted() {
