@@ -85,19 +85,21 @@ func (s *Server) mayOpen(ctx *fasthttp.RequestCtx, path string, from *sender) bo
 		return true
 	}
 	g := guardOf(path)
-	hidden := g != nil && g.all && from.user.Prefix() != ""
-	if g != nil && !hidden && (g.open || from.user.May(g.key.Kind, g.key.Name, g.level)) {
-		return true
+	if g == nil { // no path is open by accident
+		g = &pageGuard{key: access.ServerKey("unknown"), level: gatehouse.LevelManage}
 	}
-	key, level := access.ServerKey("unknown"), gatehouse.LevelManage
-	if g != nil && !hidden {
-		key, level = g.key, g.level
+	var err error
+	switch {
+	case g.all && from.user.Prefix() != "":
+		err = gatehouse.Errorf(gatehouse.CodeForbidden,
+			"%s tells about the names of all users, and user %s sees only its own", path, from.user.Name)
+	case !g.open:
+		err = from.user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
 	}
-	if hidden {
-		from.user = access.Nobody()
+	if err != nil {
+		s.refuseUser(ctx, from, from.user, err)
 	}
-	s.refuseUser(ctx, from, from.user, from.user.Require(key.Kind, key.Name, level, "to look at"))
-	return false
+	return err == nil
 }
 
 // answerWhoami tells a client who it is, and what it may do.
