@@ -11,6 +11,16 @@ import {
   readGrant, readJson,
 } from "./wire.js";
 
+/** A fetch that says to servers with users who asks. */
+function withToken(token, fetch) {
+  if (token === "") return fetch;
+  // The text is not shown: it is a secret, and most of it may be right.
+  if (!/^[!-~]+$/.test(token)) {
+    throw new RangeError("token has a character that no token has, want printable ASCII without blanks");
+  }
+  return (url, init) => fetch(url, { ...init, headers: { ...init.headers, Authorization: `Bearer ${token}` } });
+}
+
 /**
  * A client of one or several servers: addresses are tried in turn when one fails. `timeout` bounds each answer,
  * beyond what a call itself waits, and how long a call is tried again after a failure. All times are in ms.
@@ -19,10 +29,11 @@ export class Client {
   constructor(addresses = "localhost:5505", options = {}) {
     const { timeout = 5000, owner, host, purpose, tls } = options;
     const { fetch = tls ? fetchOverTLS(tls) : globalThis.fetch } = options;
+    const { token = globalThis.process?.env?.GATEHOUSE_TOKEN ?? "" } = options;
     this.servers = new Servers(addresses, tls !== undefined);
     this.timeout = timeout;
     this.owner = Object.fromEntries(Object.entries({ owner, host, purpose }).filter(([, text]) => text));
-    this.fetch = (...request) => fetch(...request); // a browser's fetch must not be called as a method of ours
+    this.fetch = withToken(token, (...request) => fetch(...request)); // no method: a browser's fetch refuses that
   }
 
   /** One call, with the parameters of the HTTP API. A refusal is a decision; what else is not granted throws. */

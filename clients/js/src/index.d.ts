@@ -70,6 +70,8 @@ export interface ClientOptions {
   fetch?: typeof fetch;
   /** Certificates that are not the system's, in Node. Without a scheme, an address is then one of https. */
   tls?: { ca?: string | Uint8Array; cert?: string | Uint8Array; key?: string | Uint8Array };
+  /** Says to servers with users who asks. Without it, that of the environment variable GATEHOUSE_TOKEN does. */
+  token?: string;
 }
 
 export interface Waiting {

@@ -86,7 +86,7 @@ class Pool:
             interrupt.watch(sock)
             _allow(sock, step.deadline)
             sent = True
-            sock.sendall(step.request.encode(step.address))
+            sock.sendall(step.encode())
             answer = _receive(sock, step.deadline)
             interrupt.watch(None)
         except (OSError, ProtocolError) as error:

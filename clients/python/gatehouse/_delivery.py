@@ -5,6 +5,7 @@ blocking client and that of asyncio both drive it.
 """
 
 import dataclasses
+import os
 import ssl
 from typing import Callable, Generator, List, Optional, Sequence, Union
 
@@ -24,6 +25,14 @@ class Config:
     host: str = ""
     purpose: str = ""
     tls: Optional[ssl.SSLContext] = None  # without a scheme, an address is then one of https
+    token: Optional[str] = dataclasses.field(default=None, repr=False)  # None is that of the environment
+
+    def __post_init__(self) -> None:
+        if self.token is None:
+            self.token = os.environ.get("GATEHOUSE_TOKEN", "")
+        # The text is not shown: it is a secret, and most of it may be right.
+        if not all("!" <= letter <= "~" for letter in self.token):
+            raise ValueError("token has a character that no token has, want printable ASCII without blanks")
 
 
 class Servers:
@@ -56,6 +65,10 @@ class Send:
     request: Request
     deadline: Optional[float]
     connect_deadline: float
+    token: str = dataclasses.field(default="", repr=False)
+
+    def encode(self) -> bytes:
+        return self.request.encode(self.address, self.token)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,7 +126,7 @@ def deliver(
         deadline = None if left is None else now + left + limit
         address = servers.current
         connect = now + min(config.connect_timeout, limit)
-        outcome = yield Send(address, call.request(now - began), deadline, connect)
+        outcome = yield Send(address, call.request(now - began), deadline, connect, config.token or "")
         if isinstance(outcome, Response) and not _asks_for_another(outcome):
             return outcome
         failed_at = clock()

@@ -46,13 +46,15 @@ class Request(NamedTuple):
     body: bytes = b""
     content_type: str = "application/x-www-form-urlencoded"
 
-    def encode(self, address: Address) -> bytes:
+    def encode(self, address: Address, token: str = "") -> bytes:
         head = [
             f"{self.method} {address.prefix}{self.path} HTTP/1.1",
             f"Host: {address.authority}",
             "Accept: application/json",
             "User-Agent: gatehouse-python",
         ]
+        if token:
+            head.append(f"Authorization: Bearer {token}")
         if self.method != "GET":
             head.append(f"Content-Type: {self.content_type}")
             head.append(f"Content-Length: {len(self.body)}")

@@ -40,7 +40,7 @@ class Pool:
         try:
             stream = self._take(step.address) or await self._connect(step)
             sent = True
-            stream[1].write(step.request.encode(step.address))
+            stream[1].write(step.encode())
             answer = await _receive(stream, step.deadline)
         except (OSError, ProtocolError) as error:
             _close(stream)

@@ -315,8 +315,9 @@ class Client(BaseClient):
     """A client of one or several servers, for one event loop at a time. See ``gatehouse.Client``."""
 
     def __init__(self, *addresses: str, timeout: float = 5.0, connect_timeout: float = 2.0, owner: str = "",
-                 host: str = "", purpose: str = "", tls: Optional[ssl.SSLContext] = None) -> None:  # fmt: skip
-        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose, tls))
+                 host: str = "", purpose: str = "", tls: Optional[ssl.SSLContext] = None,
+                 token: Optional[str] = None) -> None:  # fmt: skip
+        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose, tls, token))
         self._pool = _streams.Pool(tls)
 
     async def close(self) -> None:

@@ -48,7 +48,8 @@ class Client(BaseClient):
     ``addresses`` are tried in turn when one fails. ``timeout`` bounds each answer in seconds, beyond what a
     call itself waits, and how long a call is tried again after a failure. ``owner``, ``host`` and ``purpose``
     are shown to people who look at who holds and who waits. ``tls`` is for certificates that are not the
-    system's: ``ssl.create_default_context(cafile=...)``. All times are in seconds.
+    system's: ``ssl.create_default_context(cafile=...)``. ``token`` says to servers with users who asks; without
+    it, that of the environment variable GATEHOUSE_TOKEN does. All times are in seconds.
     """
 
     def __init__(
@@ -60,8 +61,9 @@ class Client(BaseClient):
         host: str = "",
         purpose: str = "",
         tls: Optional[ssl.SSLContext] = None,
+        token: Optional[str] = None,
     ) -> None:
-        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose, tls))
+        super().__init__(Config(addresses, timeout, connect_timeout, owner, host, purpose, tls, token))
         self._pool = Pool(tls)
 
     def close(self) -> None:
