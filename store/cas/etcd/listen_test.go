@@ -115,6 +115,9 @@ func hearsEither(t *testing.T, b *Backend, heard <-chan gatehouse.Key, want gate
 			if marks > 0 && got == mark {
 				return
 			}
+			if marks > 0 && got.Kind == gatehouse.Event {
+				continue // an earlier mark: if the last one is missed, everything is heard of again
+			}
 			if got != want && got != (gatehouse.Key{}) && got.Kind != gatehouse.Event {
 				t.Fatalf("heard of %q, want %q or of everything", got, want)
 			}
