@@ -192,7 +192,12 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 		return nil, err
 	}
 	p := &servePlan{settings: s, file: file}
-	if err := errors.Join(s.checkFlags(), p.checkAddresses(), s.checkReach()); err != nil {
+	err = errors.Join(s.checkFlags(), p.checkAddresses())
+	// Whether other machines reach an address is known only of one that is right.
+	if err == nil {
+		err = s.checkReach()
+	}
+	if err != nil {
 		return nil, usageError{err}
 	}
 	// The server reads the saved leases when it starts. Here a file that it could not read is refused before.

@@ -155,10 +155,7 @@ func TestRequestID(t *testing.T) {
 		t.Errorf("the id is answered with %q", got)
 	}
 	awaitLine(t, verbose.journal, "logged-1")
-	// Where each request has a line in the log, one without an id gets one, by which its client can ask.
-	got, _ := ask(verbose, "/v1/counter/c/count", "")
-	if len(got) < 8 {
-		t.Fatalf("a request without an id is answered with %q", got)
+	if got, _ := ask(verbose, "/v1/counter/c/count", ""); got != "" {
+		t.Errorf("a request without an id is answered with %q", got)
 	}
-	awaitLine(t, verbose.journal, got)
 }

@@ -18,7 +18,7 @@ import (
 func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
-	s.nameRequest(ctx, &from)
+	nameRequest(ctx, &from)
 	// The library knows "close" only as the whole value of Connection, and not in a list.
 	if from.wantsClose {
 		ctx.Request.SetConnectionClose()

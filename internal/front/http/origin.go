@@ -27,12 +27,8 @@ func isRequestID(id []byte) bool {
 	return len(id) > 0 && len(id) <= maxRequestID
 }
 
-// nameRequest makes the request's id part of the answer, if the client has sent one. Where the log has a line
-// for each request, one without gets an id too.
-func (s *Server) nameRequest(ctx *fasthttp.RequestCtx, from *sender) {
-	if len(from.requestID) == 0 && s.logsRequests {
-		from.requestID = newRequestID()
-	}
+// nameRequest makes the request's id part of the answer, if the client has sent one.
+func nameRequest(ctx *fasthttp.RequestCtx, from *sender) {
 	if len(from.requestID) > 0 {
 		setHeader(&ctx.Response, headerRequestID, from.requestID)
 	}
