@@ -114,13 +114,17 @@ func (w *waiter) sendGrantPlace(key gatehouse.Key, entry gatehouse.WaiterEntry) 
 	w.sendPlace(append(append(append([]byte{'{'}, name...), ','), place[1:]...))
 }
 
+// slowestWrite is how long a part of a stream may take to be written where a write has to wait.
+const slowestWrite = time.Second
+
 // sendPart writes a part of the stream, and reports whether that has failed. A client whose buffer is full
 // does not read what it asked for, and is not waited for. It is called with the stream's lock held.
 func (w *waiter) sendPart(part []byte) (failed bool) {
 	sent, err := w.conn.writeNow(part)
 	if err == nil && sent == 0 {
-		// Systems without writeNow write in the usual way, for as short a time as will do.
-		stuck := time.AfterFunc(patience, w.conn.closeParked)
+		// Systems without writeNow write in the usual way. The time is one that a busy machine does not take
+		// to get to the write: a client that does read must not be cut off.
+		stuck := time.AfterFunc(slowestWrite, w.conn.closeParked)
 		sent, err = w.conn.Write(part)
 		stuck.Stop()
 	}
