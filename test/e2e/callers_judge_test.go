@@ -209,7 +209,8 @@ func (j *callJudge) judgePause() {
 		}
 	}
 	from, to := &j.marks[markRefused], &j.marks[markEnd]
-	waited := to.servers - from.servers + to.others(from)
+	// The time of a thread that has ended is not in the later sum, which may be the smaller one then.
+	waited := max(0, to.servers-from.servers+to.others(from))
 	j.t.Logf("pause: %v, %d refused; the last call came %v after the first report; all waited %v for a "+
 		"processor", j.paused-reported, refused, latest, waited)
 	if latest > stopsWithin+waited {
