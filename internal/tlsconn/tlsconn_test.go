@@ -159,8 +159,9 @@ func TestRecordsAreInTheBudget(t *testing.T) {
 		must(t, err)
 		read += n
 	}
-	if used := bytes.Used(); used < 16<<10 || used > 40<<10 {
-		t.Errorf("large records take %d bytes, want those of one", used)
+	// The buffer doubles twice at most: what has come of later records is read with the one that is wanted.
+	if used := bytes.Used(); used < 16<<10 || used > 96<<10 {
+		t.Errorf("16 large records take %d bytes, want those of 1 to 6", used)
 	}
 	_ = c.Close()
 	if bytes.Used() != 0 {
