@@ -142,13 +142,22 @@ func (r *GrantRequest) mayWait() bool {
 
 // DoGrant is Do for a command over several names. What it is given must not be changed before it returns.
 func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
+	return g.DoGrantInto(ctx, cmd, nil)
+}
+
+// DoGrantInto is DoGrant for callers that bring room for the decisions on the members: they are put there as
+// far as its capacity goes, and nothing is allocated. After an error the room must not be used again, as the
+// gate may still have it.
+func (g *Gate) DoGrantInto(
+	ctx context.Context, cmd gatehouse.GrantCommand, room []gatehouse.MemberDecision,
+) (gatehouse.GrantDecision, error) {
 	if err := ctx.Err(); err != nil {
 		failed := cmd // so that others stay off the heap
 		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", &failed, err)
 	}
 	c := g.grantCalls.Get().(*grantCall)
 	r := &c.request
-	r.Command = cmd
+	r.Command, r.Decision.Want = cmd, room
 	c.state.Store(callAsked)
 	g.SubmitGrant(r)
 	if !c.awaitDecision(ctx) {
