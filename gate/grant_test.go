@@ -153,28 +153,6 @@ func TestGrantTimesOut(t *testing.T) {
 	})
 }
 
-// Room that a caller brings has the answer, as far as it goes; nothing of what was in it is left.
-func TestGrantIntoRoom(t *testing.T) {
-	g := newGate()
-	for names := range 4 {
-		cmd := limitersOf(names + 1)
-		room := make([]gatehouse.MemberDecision, 2)
-		room[0].Message, room[1].Cost = "of an earlier answer", 7
-		d, err := g.DoGrantInto(t.Context(), cmd, room)
-		if err != nil || d.Outcome != gatehouse.Granted || len(d.Want) != len(cmd.Want) {
-			t.Fatalf("%d names: %+v, %v, want them granted", len(cmd.Want), d, err)
-		}
-		for i := range d.Want {
-			if m := &d.Want[i]; m.Key != cmd.Want[i].Key || m.Cost != 1 || m.Message != "" {
-				t.Errorf("%d names: member %d is %+v, want 1 of %s", len(cmd.Want), i, m, cmd.Want[i].Key)
-			}
-		}
-		if inRoom := &d.Want[0] == &room[0]; inRoom != (len(cmd.Want) <= len(room)) {
-			t.Errorf("%d names: the answer is in the room: %t", len(cmd.Want), inRoom)
-		}
-	}
-}
-
 func TestGrantIsCanceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g, l := newGate(), newLog()
