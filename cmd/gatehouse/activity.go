@@ -45,7 +45,7 @@ func busiestNames(observer *decisions.Recorder, most int) (keys []gatehouse.Key)
 		lists = append(lists, observer.TopNames(by, 0, most))
 	}
 	// In turns, so that a name that only refuses is not lost among a thousand that only grant.
-	for i := 0; i < most; i++ {
+	for i := range most {
 		for _, list := range lists {
 			if i >= len(list) || len(keys) == most {
 				continue

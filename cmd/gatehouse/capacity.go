@@ -52,7 +52,7 @@ func newCapacity() *cobra.Command {
 			if servers := os.Getenv(serverVariable); servers != "" && !cmd.Flags().Changed("server") {
 				o.servers = strings.Split(servers, ",")
 			}
-			secure, err := o.tlsOptions.config()
+			secure, err := o.tlsConfig()
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func newCapacity() *cobra.Command {
 	f := cmd.PersistentFlags()
 	f.StringSliceVar(&o.servers, "server", []string{"localhost:5506"},
 		"addresses of servers, tried in turn; also "+serverVariable)
-	o.tlsOptions.addFlags(f)
+	o.addTLSFlags(f)
 	addTokenFile(f, &o.tokenFile)
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "longest time to wait for a response")
 	f.BoolVar(&o.json, "json", false, "print JSON, for programs")

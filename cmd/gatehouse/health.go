@@ -25,7 +25,7 @@ func newHealth() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 			defer cancel()
-			secure, err := o.tlsOptions.config()
+			secure, err := o.tlsConfig()
 			if err != nil {
 				return err
 			}

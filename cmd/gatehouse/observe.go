@@ -16,7 +16,7 @@ import (
 
 // newObserver returns what is told of all decisions, and registers its metrics.
 func newObserver(p *servePlan, metrics prometheus.Registerer) *decisions.Recorder {
-	config := decisions.Config{Kept: p.settings.decisions, Now: time.Now}
+	config := decisions.Config{Kept: p.decisions, Now: time.Now}
 	rules := p.file.Rules
 	for i := range rules {
 		config.Rules = append(config.Rules, rules[i].Match)

@@ -55,14 +55,14 @@ func (o *remoteOptions) addFlags(f *pflag.FlagSet) {
 	}
 	f.StringSliceVar(&o.servers, "server", servers,
 		"addresses of servers, tried in turn; also "+serversVariable)
-	o.tlsOptions.addFlags(f)
+	o.addTLSFlags(f)
 	addTokenFile(f, &o.tokenFile)
 	f.DurationVar(&o.timeout, "timeout", 5*time.Second, "longest time that a server may take to answer")
 }
 
 // newClient returns a client of the servers.
 func (o *remoteOptions) newClient() (*client.Client, error) {
-	secure, err := o.tlsOptions.config()
+	secure, err := o.tlsConfig()
 	if err != nil {
 		return nil, err
 	}

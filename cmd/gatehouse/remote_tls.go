@@ -22,7 +22,7 @@ const (
 )
 
 // addFlags adds the options.
-func (o *tlsOptions) addFlags(f *pflag.FlagSet) {
+func (o *tlsOptions) addTLSFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.CA, "ca", os.Getenv(caVariable),
 		"file with the authority of the servers' certificates, or system; speak TLS; also "+caVariable)
 	f.StringVar(&o.Cert, "cert", os.Getenv(certVariable),
@@ -32,7 +32,7 @@ func (o *tlsOptions) addFlags(f *pflag.FlagSet) {
 }
 
 // config returns how servers are spoken to, nil when none of the options is given. The error is one of usage.
-func (o *tlsOptions) config() (*tls.Config, error) {
+func (o *tlsOptions) tlsConfig() (*tls.Config, error) {
 	if o.IsZero() {
 		return nil, nil
 	}

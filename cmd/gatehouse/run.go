@@ -129,7 +129,7 @@ func releaseOrphan(text json.RawMessage) {
 		return
 	}
 	files := tlsOptions{o.TLS}
-	secure, err := files.config()
+	secure, err := files.tlsConfig()
 	if err != nil {
 		return
 	}

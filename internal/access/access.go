@@ -170,17 +170,17 @@ func (u *User) RequireAs(resource, client string, level gatehouse.Level, verb st
 	return u.refusal(verb+" capacity/"+resource+" as client "+yamlnode.Quote(client), level)
 }
 
-// A permission is one line of what a user may do.
-type permission struct {
+// A Permission is one line of what a user may do.
+type Permission struct {
 	On string `json:"on"`
 	Do string `json:"do"`
 }
 
 // Permissions are what the user may do, the most specific first.
-func (u *User) Permissions() []permission {
-	all := make([]permission, 0, len(u.rules))
+func (u *User) Permissions() []Permission {
+	all := make([]Permission, 0, len(u.rules))
 	for i := range u.rules {
-		all = append(all, permission{u.rules[i].on.Text, u.rules[i].level.String()})
+		all = append(all, Permission{u.rules[i].on.Text, u.rules[i].level.String()})
 	}
 	return all
 }

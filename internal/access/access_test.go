@@ -15,18 +15,18 @@ import (
 )
 
 // parse returns the policy of a text that has no faults.
-func parse(t testing.TB, text string) *Policy {
-	t.Helper()
+func parse(tb testing.TB, text string) *Policy {
+	tb.Helper()
 	p, err := parsePolicy("users.yaml", []byte(text))
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return p
 }
 
 // oracleMay is May in ten lines: all rules that match, and of these the one with the longest text before its
 // first star, the later of equals.
-func oracleMay(lines []permission, kind gatehouse.Kind, name string, level gatehouse.Level) bool {
+func oracleMay(lines []Permission, kind gatehouse.Kind, name string, level gatehouse.Level) bool {
 	best, may := -1, false
 	for _, line := range lines {
 		ruleKind, ruleName, _ := strings.Cut(line.On, "/")
@@ -54,7 +54,7 @@ func TestMayAgainstOracle(t *testing.T) {
 	}
 	for range 2000 {
 		var text strings.Builder
-		var lines []permission
+		var lines []Permission
 		text.WriteString("users:\n  - name: u\n    may:\n")
 		for range 1 + random.IntN(8) {
 			on := pick("limiter", "gcra", "lock", "*", "capacity", "server", "se*", "[gl]*") + "/" + name() +
@@ -62,7 +62,7 @@ func TestMayAgainstOracle(t *testing.T) {
 			if random.IntN(8) == 0 {
 				on = "*"
 			}
-			line := permission{on, pick("read", "use", "manage")}
+			line := Permission{on, pick("read", "use", "manage")}
 			lines = append(lines, line)
 			fmt.Fprintf(&text, "      - {on: %q, do: %s}\n", line.On, line.Do)
 		}

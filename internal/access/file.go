@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"runtime"
 	"slices"
@@ -126,10 +127,7 @@ var userKeys = []string{"name", "tokens", "certificates", "may", "at-most", "pre
 func (f *policyFile) readUser(node *yaml.Node) {
 	before := f.faults.Len()
 	u := &User{policy: &f.Policy}
-	given := make(map[string]*yaml.Node)
-	for key, value := range f.faults.Pairs(node, userKeys, " of a user") {
-		given[key] = value
-	}
+	given := maps.Collect(f.faults.Pairs(node, userKeys, " of a user"))
 	f.readName(u, node, given)
 	// The prefix decides what a star alone stands for.
 	if at := given["prefix"]; at != nil {

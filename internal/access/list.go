@@ -93,9 +93,9 @@ func (u *User) OwnCycles(all []gate.Cycle) []gate.Cycle {
 		cycle.Links = slices.Clone(cycle.Links)
 		inside := true
 		for i := range cycle.Links {
-			key, mine := &cycle.Links[i].Key, false
-			key.Name, mine = u.Outside(key.Name)
-			inside = inside && mine
+			key := &cycle.Links[i].Key
+			name, mine := u.Outside(key.Name)
+			key.Name, inside = name, inside && mine
 		}
 		if inside {
 			own = append(own, cycle)

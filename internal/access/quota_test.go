@@ -19,6 +19,7 @@ type quotaBench struct {
 }
 
 func newQuotaBench(t *testing.T, quotas string) *quotaBench {
+	t.Helper()
 	p := parse(t, "users: [{name: u, at-most: {"+quotas+"}, may: [{on: '*', do: use}]}]")
 	b := &quotaBench{T: t, now: time.Unix(1e9, 0)}
 	b.users = NewUsers(p, func() time.Time { return b.now })
@@ -141,7 +142,7 @@ func TestAnonymousByAddress(t *testing.T) {
 	// However many addresses there are, what is kept of them is bounded.
 	for i := range 3 * maxAddresses {
 		at(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8),
-			byte(i)}).String()).OpenConnection() //nolint:errcheck
+			byte(i)}).String()).OpenConnection() //nolint:errcheck // one that is refused is as good here
 	}
 	if len(users.anon) > maxAddresses+1 || len(users.usage) > maxAddresses+2 {
 		t.Errorf("%d addresses are kept, want at most %d", len(users.anon), maxAddresses+1)

@@ -276,7 +276,7 @@ func (s *scan) keepFirst(most int) {
 
 // compareRows orders rows. Numbers are in descending order, unless it is reversed.
 func (s *scan) compareRows(a, b Row) int {
-	order := 0
+	var order int
 	switch s.Sort {
 	case sortName:
 		order = cmp.Compare(a.Key.Name, b.Key.Name)

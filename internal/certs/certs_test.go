@@ -78,7 +78,7 @@ func TestFaultsOfFiles(t *testing.T) {
 // exchanged.
 func replaceLinks(t *testing.T, folder string, cert, key []byte) {
 	t.Helper()
-	version, err := os.MkdirTemp(folder, "..version")
+	version, err := os.MkdirTemp(folder, "..version") //nolint:usetesting // it lies beside the links
 	must(t, err)
 	must(t, os.WriteFile(filepath.Join(version, "tls.crt"), cert, 0o600))
 	must(t, os.WriteFile(filepath.Join(version, "tls.key"), key, 0o600))

@@ -49,18 +49,18 @@ type ExplainedName struct {
 }
 
 // Name returns the name that refused.
-func (r *Explained) Name() gatehouse.Key {
-	if r.Binding >= 0 && r.Binding < len(r.Members) {
-		return r.Members[r.Binding].Key
+func (e *Explained) Name() gatehouse.Key {
+	if e.Binding >= 0 && e.Binding < len(e.Members) {
+		return e.Members[e.Binding].Key
 	}
-	return r.Key
+	return e.Key
 }
 
 // Keys are all names in the refusal.
-func (r *Explained) Keys() []*gatehouse.Key {
-	all := []*gatehouse.Key{&r.Key}
-	for i := range r.Members {
-		all = append(all, &r.Members[i].Key)
+func (e *Explained) Keys() []*gatehouse.Key {
+	all := []*gatehouse.Key{&e.Key}
+	for i := range e.Members {
+		all = append(all, &e.Members[i].Key)
 	}
 	return all
 }

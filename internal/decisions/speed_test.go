@@ -28,6 +28,7 @@ func BenchmarkObserved(b *testing.B) {
 
 // benchmarkSubmit asks for one name after the other, of a thousand.
 func benchmarkSubmit(b *testing.B, g *gate.Gate, size int64) {
+	b.Helper()
 	const names = 1000
 	requests := make([]*gate.Request, names)
 	for i := range requests {

@@ -130,7 +130,8 @@ func parseAddress(address string) (parsedAddress, error) {
 	if err != nil {
 		return t, fmt.Errorf("etcd address: query %q: %w", query, err)
 	}
-	return t, t.parseTLS()
+	err = t.parseTLS()
+	return t, err
 }
 
 // parseTLS takes the parameters ca, cert and key out of the query: any of them is for TLS.

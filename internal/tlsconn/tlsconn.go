@@ -38,8 +38,8 @@ type Connection struct {
 
 // Server returns a connection that speaks TLS over another one. Records that are large count to the budget.
 // plain is what a client gets that begins with HTTP and not with TLS; empty is nothing.
-func Server(conn net.Conn, config *Config, budget *budget.Budget, plain string) *Connection {
-	s := &socket{Conn: conn, budget: budget}
+func Server(conn net.Conn, config *Config, shared *budget.Budget, plain string) *Connection {
+	s := &socket{Conn: conn, budget: shared}
 	return &Connection{Conn: tls.Server(s, config.TLS), socket: s, config: config, plain: plain}
 }
 

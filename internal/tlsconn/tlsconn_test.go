@@ -18,7 +18,7 @@ import (
 
 // connect returns both ends of a connection whose handshake is over.
 func connect(
-	t *testing.T, bytes *budget.Budget, auth string, shown ...string,
+	t *testing.T, shared *budget.Budget, auth string, shown ...string,
 ) (*tlsconn.Connection, *tls.Conn) {
 	t.Helper()
 	ca := certstest.New(t)
@@ -41,7 +41,7 @@ func connect(
 			accepted <- nil
 			return
 		}
-		c := tlsconn.Server(conn, &tlsconn.Config{TLS: server.Config()}, bytes, "")
+		c := tlsconn.Server(conn, &tlsconn.Config{TLS: server.Config()}, shared, "")
 		_ = c.Handshake()
 		accepted <- c
 	}()
@@ -144,14 +144,14 @@ func TestReadsOfAParkedConnection(t *testing.T) {
 
 // Large records count to the budget until the end of the connection, as the buffer for them lasts as long.
 func TestRecordsAreInTheBudget(t *testing.T) {
-	bytes := budget.New(1 << 20)
-	c, client := connect(t, bytes, certs.AuthNone)
+	shared := budget.New(1 << 20)
+	c, client := connect(t, shared, certs.AuthNone)
 	b := make([]byte, 16<<10)
 	if _, err := client.Write([]byte("small")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Read(b); err != nil || bytes.Used() != 0 {
-		t.Errorf("a small record takes %d bytes, %v, want 0", bytes.Used(), err)
+	if _, err := c.Read(b); err != nil || shared.Used() != 0 {
+		t.Errorf("a small record takes %d bytes, %v, want 0", shared.Used(), err)
 	}
 	go func() { _, _ = client.Write(make([]byte, 256<<10)) }()
 	for read := 0; read < 256<<10; {
@@ -160,12 +160,12 @@ func TestRecordsAreInTheBudget(t *testing.T) {
 		read += n
 	}
 	// The buffer doubles twice at most: what has come of later records is read with the one that is wanted.
-	if used := bytes.Used(); used < 16<<10 || used > 96<<10 {
+	if used := shared.Used(); used < 16<<10 || used > 96<<10 {
 		t.Errorf("16 large records take %d bytes, want those of 1 to 6", used)
 	}
 	_ = c.Close()
-	if bytes.Used() != 0 {
-		t.Errorf("after the end %d bytes are taken, want 0", bytes.Used())
+	if shared.Used() != 0 {
+		t.Errorf("after the end %d bytes are taken, want 0", shared.Used())
 	}
 }
 

@@ -34,8 +34,8 @@ type Config struct {
 var endpointVariables = []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"}
 
 // IsWanted reports whether a URL or the environment says where spans are to be sent.
-func IsWanted(url string) bool {
-	if url != "" {
+func IsWanted(collector string) bool {
+	if collector != "" {
 		return true
 	}
 	for _, name := range endpointVariables {

@@ -291,7 +291,7 @@ func (d *decider) noteEffects(tell bool) {
 	out.write = out.write || tell
 	for i := range in.turns {
 		turn, answer := &in.turns[i], &out.decisions[i]
-		withheld := d.withheld != nil && d.withheld[i]
+		withheld := len(d.withheld) > 0 && d.withheld[i]
 		granted := answer.Outcome == gatehouse.Granted && !withheld
 		if !withheld {
 			out.next.fence = max(out.next.fence, answer.Fence)

@@ -93,6 +93,7 @@ type hammer struct {
 }
 
 func (h *hammer) run(t *testing.T) {
+	t.Helper()
 	for done := 0; done < h.requests; {
 		n, err := h.runConnection(t, h.requests-done)
 		done += n
@@ -106,6 +107,7 @@ func (h *hammer) run(t *testing.T) {
 
 // runConnection sends some requests over a connection of its own, and returns how many were answered.
 func (h *hammer) runConnection(t *testing.T, requests int) (done int, err error) {
+	t.Helper()
 	const together, perConnection = 50, 20_000
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(t.Context(), "tcp", h.address)

@@ -144,6 +144,7 @@ func tlsClients(web, redis, leases string) map[string]tlsClient {
 		"gatehouse capacity get": ours("r", "capacity", "get", "r", "1", "--server", leases,
 			"--timeout", "2s"),
 		"Go": func(ctx context.Context, t *testing.T, c *credential) error {
+			t.Helper()
 			gate, err := client.New(client.Config{Addresses: []string{web}, TLS: c.config(t)})
 			if err != nil {
 				return err
@@ -154,6 +155,7 @@ func tlsClients(web, redis, leases string) map[string]tlsClient {
 			return err
 		},
 		"Go leases": func(ctx context.Context, t *testing.T, c *credential) error {
+			t.Helper()
 			config := lease.Config{Servers: []string{leases}, TLS: c.config(t), Timeout: 2 * time.Second}
 			l, err := lease.New(config)
 			if err != nil {

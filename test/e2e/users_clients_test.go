@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,7 +75,7 @@ func TestClientsWithTokens(t *testing.T) {
 				case c.environment:
 					env[0] += token
 				case token != "":
-					program = append(program[:len(program):len(program)], token)
+					program = append(slices.Clip(program), token)
 				}
 				said, ok := runWith(soon(t), env, program)
 				held := strings.Contains(said, "HELD") || strings.Contains(said, ": granted")

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -27,9 +28,7 @@ import (
 // allRoutes returns the routes of the configuration and those of the page.
 func (s *Server) allRoutes() map[string]routeHandler {
 	all := make(map[string]routeHandler, len(s.config.Routes)+4)
-	for pattern, answer := range s.config.Routes {
-		all[pattern] = answer
-	}
+	maps.Copy(all, s.config.Routes)
 	if s.config.Activity != nil {
 		all["GET /v1/names"] = s.answerNames
 		all["GET /v1/activity"] = s.streamActivity
@@ -118,9 +117,8 @@ func readSearch(ctx *fasthttp.RequestCtx) (q activity.Query, viewer string, err 
 // answerHistory answers with fifteen minutes of one name, kind/name, and how it is now.
 func (s *Server) answerHistory(ctx *fasthttp.RequestCtx, path string) error {
 	kind, name, _ := strings.Cut(path, "/")
-	key := gatehouse.Key{Name: name}
-	known := false
-	key.Kind, known = gatehouse.ParseKind(kind)
+	of, known := gatehouse.ParseKind(kind)
+	key := gatehouse.Key{Kind: of, Name: name}
 	if !known || key.Kind == gatehouse.Grant || gatehouse.NameFault(name) != "" {
 		ctx.SetStatusCode(fasthttp.StatusNotFound)
 		return wrongParameter("path is %s, want /v1/activity/<kind>/<name>", params.Quote(ctx.Path()))

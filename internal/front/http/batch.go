@@ -114,7 +114,7 @@ func (b *batchTask) leaveUser() {
 }
 
 // shown is the key and the holder of a command as its client calls them.
-func (b *batchTask) shown(i int, c *batchCommand) (gatehouse.Key, string) {
+func (b *batchTask) shown(i int, c *batchCommand) (key gatehouse.Key, holder string) {
 	if b.keys == nil {
 		return c.Key, c.Command.Holder
 	}

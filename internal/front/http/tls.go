@@ -63,6 +63,6 @@ func (p *parkedConn) writeRest(rest []byte) error {
 	if t := p.secure(); t != nil && t.Parked() {
 		return t.Flush()
 	}
-	_, err := p.Conn.Write(rest)
+	_, err := p.Write(rest)
 	return err
 }

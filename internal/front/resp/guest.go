@@ -97,16 +97,16 @@ func (c *nativeCall) leaveCall() {
 }
 
 // leaveGrant is leaveCall for a command about several names.
-func (j *jointCall) leaveGrant() {
-	g := j.guest
-	if g == nil {
+func (g *jointCall) leaveGrant() {
+	of := g.guest
+	if of == nil {
 		return
 	}
-	if denied := g.end(); denied != nil {
-		j.Err = denied
+	if denied := of.end(); denied != nil {
+		g.Err = denied
 	}
-	g.entry.LeaveGrant(&j.Command, &j.Decision)
-	j.Err = g.entry.User().HideError(j.Err)
+	of.entry.LeaveGrant(&g.Command, &g.Decision)
+	g.Err = of.entry.User().HideError(g.Err)
 }
 
 // end ends the wait of a command that is answered now, and returns why it was ended before, if it was.

@@ -76,7 +76,8 @@ func (c *secureConn) receiveRecords(room *[]byte) {
 	}
 	c.begun = true
 	const least = 1 << 10 // room for each read
-	data := append((*room)[:0], c.plain...)
+	data := (*room)[:0]
+	data = append(data, c.plain...)
 	for !c.ended {
 		if cap(data)-len(data) < least {
 			data = append(make([]byte, 0, 2*cap(data)+readSize), data...)

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
@@ -65,12 +66,7 @@ func guardOf(c *command) (g commandGuard, known bool) {
 
 // needsLogin reports whether a command needs to know who sends it.
 func (c *command) needsLogin() bool {
-	for _, flag := range c.flags {
-		if flag == noAuth {
-			return false
-		}
-	}
-	return true
+	return !slices.Contains(c.flags, noAuth)
 }
 
 // whence is where the connection is from.
