@@ -7,6 +7,7 @@ package access
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -170,19 +171,15 @@ func (u *User) RequireAs(resource, client string, level gatehouse.Level, verb st
 	return u.refusal(verb+" capacity/"+resource+" as client "+yamlnode.Quote(client), level)
 }
 
-// A Permission is one line of what a user may do.
-type Permission struct {
-	On string `json:"on"`
-	Do string `json:"do"`
-}
-
-// Permissions are what the user may do, the most specific first.
-func (u *User) Permissions() []Permission {
-	all := make([]Permission, 0, len(u.rules))
-	for i := range u.rules {
-		all = append(all, Permission{u.rules[i].on.Text, u.rules[i].level.String()})
+// Permissions are what the user may do: globs with the level that each gives, the most specific first.
+func (u *User) Permissions() iter.Seq2[string, gatehouse.Level] {
+	return func(yield func(string, gatehouse.Level) bool) {
+		for i := range u.rules {
+			if !yield(u.rules[i].on.Text, u.rules[i].level) {
+				return
+			}
+		}
 	}
-	return all
 }
 
 // Explain says by which line a user may do what needs a level with a name, or may not.

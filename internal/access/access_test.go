@@ -24,9 +24,12 @@ func parse(tb testing.TB, text string) *Policy {
 	return p
 }
 
+// A policyLine is one of what a user may do.
+type policyLine struct{ On, Do string }
+
 // oracleMay is May in ten lines: all rules that match, and of these the one with the longest text before its
 // first star, the later of equals.
-func oracleMay(lines []Permission, kind gatehouse.Kind, name string, level gatehouse.Level) bool {
+func oracleMay(lines []policyLine, kind gatehouse.Kind, name string, level gatehouse.Level) bool {
 	best, may := -1, false
 	for _, line := range lines {
 		ruleKind, ruleName, _ := strings.Cut(line.On, "/")
@@ -54,7 +57,7 @@ func TestMayAgainstOracle(t *testing.T) {
 	}
 	for range 2000 {
 		var text strings.Builder
-		var lines []Permission
+		var lines []policyLine
 		text.WriteString("users:\n  - name: u\n    may:\n")
 		for range 1 + random.IntN(8) {
 			on := pick("limiter", "gcra", "lock", "*", "capacity", "server", "se*", "[gl]*") + "/" + name() +
@@ -62,7 +65,7 @@ func TestMayAgainstOracle(t *testing.T) {
 			if random.IntN(8) == 0 {
 				on = "*"
 			}
-			line := Permission{on, pick("read", "use", "manage")}
+			line := policyLine{on, pick("read", "use", "manage")}
 			lines = append(lines, line)
 			fmt.Fprintf(&text, "      - {on: %q, do: %s}\n", line.On, line.Do)
 		}

@@ -108,12 +108,19 @@ func (s *Server) answerWhoami(ctx *fasthttp.RequestCtx) {
 		writeJSON(&ctx.Response, map[string]bool{"rights": false})
 		return
 	}
-	user := s.userOf(ctx)
+	type permission struct {
+		On string `json:"on"`
+		Do string `json:"do"`
+	}
+	user, may := s.userOf(ctx), []permission{}
+	for on, level := range user.Permissions() {
+		may = append(may, permission{on, level.String()})
+	}
 	writeJSON(&ctx.Response, struct {
 		User   string `json:"user"`
 		Rights bool   `json:"rights"`
 		May    any    `json:"may"`
-	}{user.Name, true, user.Permissions()})
+	}{user.Name, true, may})
 }
 
 // checkRoute rejects a request to a page of a capacity's resource that its user may not see.
