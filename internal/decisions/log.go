@@ -142,7 +142,8 @@ func (s *slot) setRequest(key gatehouse.Key, cmd *gatehouse.Command, d *gatehous
 	}
 }
 
-// Find returns the refusal with a number, if it is kept.
+// Find returns the refusal with a number, if it is kept. The caller may change its names, and nothing else
+// that it points to.
 func (l *Log) Find(number uint64) (e Explained, ok bool) {
 	if l == nil {
 		return e, false
@@ -155,7 +156,9 @@ func (l *Log) Find(number uint64) (e Explained, ok bool) {
 	}
 	e.Binding = -1
 	if s.rest != nil {
-		e = *s.rest // which is never written again
+		e = *s.rest
+		// A caller may show the names as a user calls them (Keys).
+		e.Members = slices.Clone(e.Members)
 	}
 	e.Number, e.Key = number, gatehouse.Key{Kind: s.kind, Name: s.name}
 	e.Waited, e.Waiting = s.waited, int(s.waiting)

@@ -145,4 +145,11 @@ func TestExplained(t *testing.T) {
 		!strings.HasPrefix(e.Sentence(), "grant/g: acquire was refused by semaphore/db; 0 of 1 were free") {
 		t.Errorf("%t, %s, %+v, want a refusal of grant/g by semaphore/db", ok, e.Sentence(), e)
 	}
+	// A caller may rename them for its user. The next caller finds them as they were.
+	for _, key := range e.Keys() {
+		key.Name = "mine"
+	}
+	if e, _ = r.Find(joint.Number); e.Key.Name != "g" || e.Name() != slot {
+		t.Errorf("the refusal is of %s by %s, want of grant/g by %s as before", e.Key, e.Name(), slot)
+	}
 }
