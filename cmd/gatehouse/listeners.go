@@ -93,6 +93,18 @@ type serverProcess struct {
 	background []func(ctx context.Context) error
 }
 
+// addReload adds a background function that reads files again at each value of again, a SIGHUP. It is called
+// before the process listens: a script that sees it running may send SIGHUP at once, which would end a
+// process that has not asked for it.
+func (proc *serverProcess) addReload(run func(ctx context.Context, again <-chan os.Signal) error) {
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, syscall.SIGHUP)
+	proc.background = append(proc.background, func(ctx context.Context) error {
+		defer signal.Stop(again)
+		return run(ctx, again)
+	})
+}
+
 // gcPercent is by how much the heap may grow before it is collected, in percent. Most of the heap is waiting
 // requests, and there is little garbage, so that collecting at half of Go's default growth costs next to no
 // time.

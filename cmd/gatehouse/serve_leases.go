@@ -9,10 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
@@ -145,12 +143,8 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 		server.Configure(p.templates, p.version)
 	}
 	if c.config != "" {
-		// Before it listens, and not in the background function: a script that sees the server running may
-		// send SIGHUP at once, which would end a process that has not asked for it.
-		reload := make(chan os.Signal, 1)
-		signal.Notify(reload, syscall.SIGHUP)
-		proc.background = append(proc.background, func(ctx context.Context) error {
-			return proc.watchCapacity(ctx, c.config, reload, server)
+		proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
+			return proc.watchCapacity(ctx, c.config, again, server)
 		})
 	}
 	proc.listeners = append(proc.listeners, &protocolListener{

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/signal"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/certs"
@@ -91,11 +89,7 @@ func (proc *serverProcess) newTLS(server *certs.Server, metrics *prometheus.Regi
 		Help: "Connections on which a client could not begin to speak TLS, by protocol.",
 	}, []string{"protocol"})}
 	metrics.MustRegister(l.failures)
-	// Before it listens: a script that sees the server running may send SIGHUP at once.
-	again := make(chan os.Signal, 1)
-	signal.Notify(again, syscall.SIGHUP)
-	proc.background = append(proc.background, func(ctx context.Context) error {
-		defer signal.Stop(again)
+	proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
 		return server.Watch(ctx, again, proc.log)
 	})
 	return l

@@ -6,10 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/access"
@@ -118,32 +116,38 @@ func (proc *serverProcess) newUsers(p *servePlan, metrics *prometheus.Registry) 
 	if proxies, _ := s.trusted(); !s.insecure {
 		users.RefusePlain(proxies)
 	}
-	proc.background = append(proc.background, func(ctx context.Context) error {
-		return proc.followUsers(ctx, s.file, users)
+	proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
+		return proc.followUsers(ctx, s.file, users, again)
 	})
 	return users
 }
 
-// followUsers reads the file of users again when it changes, and at a SIGHUP. A file with a fault leaves the
-// users as they are.
-func (proc *serverProcess) followUsers(ctx context.Context, path string, users *access.Users) error {
-	reload := make(chan os.Signal, 1)
-	signal.Notify(reload, syscall.SIGHUP)
-	defer signal.Stop(reload)
+// followUsers reads the file of users again when it changes, and at each value of again. A file with a fault
+// leaves the users as they are.
+func (proc *serverProcess) followUsers(
+	ctx context.Context, path string, users *access.Users, again <-chan os.Signal,
+) error {
+	var last filewatch.LastReading
 	return filewatch.Watch(ctx, filewatch.Watching{
-		Paths: []string{path}, Again: reload,
-		Read: func(bool) {
+		Paths: []string{path}, Again: again,
+		Read: func(asked bool) {
 			policy, err := access.LoadPolicy(path)
-			switch {
-			case err != nil:
+			changed := false
+			if err == nil {
+				changed = users.SetPolicy(policy)
+			} else {
 				users.SetStale()
-				proc.log.Error("the users are not read again; those before stay in force", "error", err)
-			case users.SetPolicy(policy):
+			}
+			switch {
+			case !last.IsNews(asked, changed, err):
+			case err != nil:
+				proc.log.Error("the new users cannot be used; those before stay in force", "error", err)
+			default:
 				proc.log.Info("the users are in force", "file", path, "users", policy.Len())
 			}
 		},
 		Unwatched: func(err error) {
-			proc.log.Warn("changes of the file of users are not noticed; SIGHUP has it read", "error", err)
+			proc.log.Warn("changes of the users will go unnoticed until SIGHUP", "error", err)
 		},
 	})
 }

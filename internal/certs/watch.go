@@ -17,22 +17,20 @@ func (s *Server) Watch(ctx context.Context, again <-chan os.Signal, log *slog.Lo
 	if s.files.ClientCA != "" {
 		paths = append(paths, s.files.ClientCA)
 	}
-	// Notices come for changes that leave the files as they were: the same trouble is logged once.
-	trouble := ""
+	var last filewatch.LastReading
 	return filewatch.Watch(ctx, filewatch.Watching{
 		Paths: paths,
 		Again: again,
 		Read: func(asked bool) {
 			changed, err := s.reload()
+			expires := s.Expiry().UTC().Format(time.RFC3339)
 			switch {
-			case err != nil && (asked || err.Error() != trouble):
-				trouble = err.Error()
+			case !last.IsNews(asked, changed, err):
+			case err != nil:
 				log.Error("the new certificate cannot be used; the one before stays in use", "error", err,
-					"expires", s.Expiry().UTC().Format(time.RFC3339))
-			case err == nil && (asked || changed || trouble != ""):
-				trouble = ""
-				log.Info("certificate is in use", "file", s.files.Cert,
-					"expires", s.Expiry().UTC().Format(time.RFC3339))
+					"expires", expires)
+			default:
+				log.Info("certificate is in use", "file", s.files.Cert, "expires", expires)
 			}
 		},
 		Unwatched: func(err error) {

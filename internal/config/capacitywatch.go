@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/filewatch"
 )
 
 const (
@@ -163,7 +164,8 @@ func readFile(path string) sourceReading {
 // A watcher remembers what it reported last.
 type watcher struct {
 	CapacityWatch
-	lastReported string // the last version applied, or the last failure
+	version string // that was applied last
+	last    filewatch.LastReading
 }
 
 // report reports what was found, unless it is what was reported last. asked says that a reload was requested,
@@ -174,18 +176,16 @@ func (w *watcher) report(r sourceReading, asked bool) {
 		w.reportFailure(err, asked)
 		return
 	}
-	// Notices come for changes that leave the text as it was, such as a touch or a second write.
-	if asked || w.lastReported != r.version {
-		w.lastReported = r.version
+	changed := w.version != r.version
+	w.version = r.version
+	if w.last.IsNews(asked, changed, nil) {
 		w.Apply(templates, r.version)
 	}
 }
 
 // reportFailure reports a failure in the same way.
 func (w *watcher) reportFailure(err error, asked bool) {
-	said := "failed: " + err.Error()
-	if asked || w.lastReported != said {
-		w.lastReported = said
+	if w.last.IsNews(asked, false, err) {
 		w.Failed(err)
 	}
 }

@@ -2,6 +2,7 @@ package filewatch
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -49,10 +50,10 @@ func TestAChangeIsReadOnceItHasEnded(t *testing.T) {
 func TestWhatIsNoChangeIsNotRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		events, errors := make(chan fsnotify.Event), make(chan error)
+		events, failures := make(chan fsnotify.Event), make(chan error)
 		signals := make(chan os.Signal, 1)
 		here := pathTrace{folders: []string{"/"}, names: []string{"/a"}}
-		f := &pathWatcher{events: events, errors: errors, trace: here}
+		f := &pathWatcher{events: events, errors: failures, trace: here}
 		go func() {
 			for range 10 {
 				events <- fsnotify.Event{Name: "/b"}
@@ -65,7 +66,7 @@ func TestWhatIsNoChangeIsNotRead(t *testing.T) {
 		if why != readAgain || time.Since(began) != 10*time.Second {
 			t.Errorf("cause %d after %v, want %d, the signal, after 10s", why, time.Since(began), readAgain)
 		}
-		go func() { errors <- fsnotify.ErrEventOverflow }() // some were lost, perhaps ours
+		go func() { failures <- fsnotify.ErrEventOverflow }() // some were lost, perhaps ours
 		if why := f.awaitChange(t.Context(), signals); why != filesChanged {
 			t.Errorf("cause %d after notices were lost, want %d, a change", why, filesChanged)
 		}
@@ -120,5 +121,27 @@ func TestTheWayToAFile(t *testing.T) {
 	if got := tracePath(in("circle")); len(got.folders) != 1 || len(got.names) != maxLinks+1 {
 		t.Errorf("the way in a circle = %d folders, %d names, want 1 and %d",
 			len(got.folders), len(got.names), maxLinks+1)
+	}
+}
+
+// A change is told each time, a failure once until it is over, and the answer to somebody who asked always.
+func TestNews(t *testing.T) {
+	t.Parallel()
+	bad, worse := errors.New("bad"), errors.New("worse")
+	var r LastReading
+	for i, step := range []struct {
+		asked, changed bool
+		err            error
+		want           bool
+	}{
+		{false, false, nil, false}, // as it was at the start
+		{false, true, nil, true}, {false, false, nil, false}, {true, false, nil, true},
+		{false, false, bad, true}, {false, false, bad, false}, {true, false, bad, true},
+		{false, false, worse, true}, {false, false, nil, true}, {false, false, nil, false},
+	} {
+		if got := r.IsNews(step.asked, step.changed, step.err); got != step.want {
+			t.Errorf("step %d: IsNews(asked %t, changed %t, %v) = %t, want %t",
+				i, step.asked, step.changed, step.err, got, step.want)
+		}
 	}
 }

@@ -262,7 +262,7 @@ func TestUsersAreReadAgain(t *testing.T) {
 	if err := os.WriteFile(file, []byte("users: [{name: u, tokens: ["+token+"]}]"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	awaitLine(t, s.journal, "the users are not read again")
+	awaitLine(t, s.journal, "the new users cannot be used")
 	if b := use("b"); b != 200 {
 		t.Errorf("with a fault in the file: b = %d, want 200", b)
 	}
