@@ -56,6 +56,10 @@ type Command struct {
 	// and not put that in force. A name that is new begins with what is stated.
 	KeepLimit bool
 
+	// NeedLimit has a command that leaves the limit of a limiter out be answered Forbidden where the name is
+	// new, which would begin with the default.
+	NeedLimit bool
+
 	// TellResize has the decision tell whether the command has changed the limit or size in force.
 	TellResize bool
 
@@ -127,7 +131,8 @@ const (
 	Invalid
 	// Exhausted means that a limit of the server's own was met.
 	Exhausted
-	// Forbidden means that the command states another limit than the one in force, and has KeepLimit.
+	// Forbidden means that the command states another limit than the one in force, and has KeepLimit; or none
+	// at a new name, and has NeedLimit.
 	Forbidden
 )
 

@@ -76,6 +76,8 @@ type Member struct {
 	Cost int64
 	// KeepLimit is that of a [Command]: another limit or size than the one in force is refused.
 	KeepLimit bool
+	// NeedLimit is that of a [Command]: a new name does not begin with the default.
+	NeedLimit bool
 	// TellResize is that of a [Command] too.
 	TellResize bool
 	// Clip has the cost of a limiter cut to what can be taken at once, where it could never fit otherwise.

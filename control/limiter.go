@@ -1,7 +1,6 @@
 package control
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -193,12 +192,7 @@ func (l *limiterStep) applyLimits() (ok bool) {
 		if l.created != 0 {
 			return true
 		}
-		// A new name gets the default limit. A cost above it that is not clipped would wait forever, so the
-		// sender is told what is missing.
-		clips := l.turn.Grant != nil && l.turn.Grant.Clip
-		if l.turn.Cost > gatehouse.DefaultSize && !l.turn.Forced && !clips {
-			l.failWith(gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
-				"its size of %d: want a limit in the request", l.turn.Cost, gatehouse.DefaultSize))
+		if !l.mayBeginWithDefault() {
 			return false
 		}
 		cmd = new(*cmd)

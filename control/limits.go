@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,6 +35,22 @@ type limiterExtra struct {
 
 // The generations of a limiter's meters are an array, as that takes a word here, and a slice three.
 type generations [gatehouse.MaxLimits]uint64
+
+// mayBeginWithDefault reports whether a new name may begin with the default limit, as the command has none.
+func (l *limiterStep) mayBeginWithDefault() bool {
+	if l.turn.NeedLimit {
+		l.failWith(gatehouse.Forbidden, noLimit)
+		return false
+	}
+	// A cost above it that is not clipped would wait forever, so the sender is told what is missing.
+	clips := l.turn.Grant != nil && l.turn.Grant.Clip
+	if l.turn.Cost > gatehouse.DefaultSize && !l.turn.Forced && !clips {
+		l.failWith(gatehouse.Invalid, fmt.Sprintf("is new, and a cost of %d can never fit "+
+			"its size of %d: want a limit in the request", l.turn.Cost, gatehouse.DefaultSize))
+		return false
+	}
+	return true
+}
 
 // ensureExtra makes the extra if there is none.
 func (l *limiterCore) ensureExtra() {

@@ -74,7 +74,7 @@ func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 		part, one := p.add(m.Key, int(i))
 		part.Turn.Grant.Clip = m.Clip
 		one.Op, one.Rule, one.Cost = cmd.Op, m.Rule, m.Cost
-		one.KeepLimit, one.TellResize = m.KeepLimit, m.TellResize
+		one.KeepLimit, one.NeedLimit, one.TellResize = m.KeepLimit, m.NeedLimit, m.TellResize
 		one.Expires, one.MaxWait, one.Owner, one.Explain = cmd.Expires, cmd.MaxWait, cmd.Owner, cmd.Explain
 		one.Origin = cmd.Origin
 		if !m.Key.Kind.Limiter() {

@@ -145,6 +145,10 @@ func (c *Change) Part(places []int) *Change {
 	return part
 }
 
+// noLimit is why a command with NeedLimit is refused.
+const noLimit = "is new, and the default limit is beyond what this user may begin; want a limit in the " +
+	"request"
+
 // anotherLimit is why a command with KeepLimit is refused.
 const anotherLimit = "has another limit in force, which may only be changed with the right to manage or to " +
 	"resize it; leave the limit out, or state the one in force"

@@ -21,6 +21,10 @@ type GrantRequest struct {
 	// Decided is called exactly once for each SubmitGrant, as that of a [Request] is.
 	Decided func(*GrantRequest)
 
+	// Judge is asked about the names of a grant that is there before an operation on it takes effect; its
+	// error is the answer. Nil lets all pass.
+	Judge func(want []gatehouse.Member) error
+
 	Decision gatehouse.GrantDecision
 	Err      error
 

@@ -108,6 +108,9 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	if err == nil {
 		err = r.parts.Decide(r.change.Granted, &r.Decision)
 	}
+	if err == nil && r.step == stepPeek {
+		err = r.judgeRecord()
+	}
 	// Only what is refused may wait: a repeat of a grant that is there was granted by Decide.
 	switch {
 	case err != nil:
@@ -126,6 +129,15 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	}
 	r.endLook(nil)
 	return false
+}
+
+// judgeRecord asks Judge about the grant whose record was looked up.
+func (r *GrantRequest) judgeRecord() error {
+	record := r.parts.Parts[0].Turn.Decision.Grant
+	if r.Judge == nil || record == nil {
+		return nil
+	}
+	return r.Judge(record.Want)
 }
 
 // goesOn reports whether looking the record up was only the beginning. A peek is answered by that alone,

@@ -54,7 +54,7 @@ func newTokenCan() *cobra.Command {
 			if path == "" {
 				return usageError{fmt.Errorf("--users is empty, want the file of users")}
 			}
-			kind, name, level, err := readQuestion(args[1], args[2])
+			explain, err := readQuestion(args[1], args[2])
 			if err != nil {
 				return usageError{err}
 			}
@@ -66,7 +66,7 @@ func newTokenCan() *cobra.Command {
 			if user == nil {
 				return fmt.Errorf("%s has no user %q", path, args[0])
 			}
-			may, why := user.Explain(kind, name, level)
+			may, why := explain(user)
 			answer := "no"
 			if may {
 				answer = "yes"
@@ -82,8 +82,8 @@ func newTokenCan() *cobra.Command {
 	return cmd
 }
 
-// readQuestion reads an operation, or a level, and what it is about.
-func readQuestion(word, place string) (kind gatehouse.Kind, name string, level gatehouse.Level, err error) {
+// readQuestion reads an operation, or a level, and what it is about. explain answers it for a user.
+func readQuestion(word, place string) (explain func(*access.User) (may bool, why string), err error) {
 	text, name, ok := strings.Cut(place, "/")
 	kind, known := gatehouse.ParseKind(text)
 	for _, other := range []gatehouse.Kind{glob.Capacity, glob.Server} {
@@ -92,19 +92,18 @@ func readQuestion(word, place string) (kind gatehouse.Kind, name string, level g
 		}
 	}
 	if !ok || !known || kind == gatehouse.Grant || name == "" {
-		return 0, "", 0, fmt.Errorf("KIND/NAME is %q, want one such as lock/deploy or capacity/db", place)
+		return nil, fmt.Errorf("KIND/NAME is %q, want one such as lock/deploy or capacity/db", place)
 	}
 	if level, ok := gatehouse.ParseLevel(word); ok {
-		return kind, name, level, nil
+		return func(u *access.User) (bool, string) { return u.Explain(kind, name, level) }, nil
 	}
-	if op, isOp := gatehouse.ParseOp(word); isOp && kind < gatehouse.Grant {
-		level = kind.Level(op)
+	op, isOp := gatehouse.ParseOp(word)
+	if !isOp || kind.Level(op) == gatehouse.NoLevel {
+		return nil, fmt.Errorf("OPERATION is %q, want read, use, manage, or an operation that a %s has", word,
+			text)
 	}
-	if level == gatehouse.NoLevel {
-		return 0, "", 0, fmt.Errorf("OPERATION is %q, want read, use, manage, or an operation that a %s has",
-			word, text)
-	}
-	return kind, name, level, nil
+	key := gatehouse.Key{Kind: kind, Name: name}
+	return func(u *access.User) (bool, string) { return u.ExplainOp(key, op) }, nil
 }
 
 // tokenVariable is the environment variable with the token of commands that ask a server. There is no flag

@@ -78,6 +78,15 @@ func (u *User) sortRules() {
 	}
 }
 
+// levelOf is the level that an operation needs under the rule, which may grant the operation by name. r may
+// be nil.
+func (r *rule) levelOf(kind gatehouse.Kind, op gatehouse.Op) gatehouse.Level {
+	if r != nil && op == gatehouse.OpFeedback && r.also[extraFeedback] {
+		return gatehouse.LevelUse
+	}
+	return kind.Level(op)
+}
+
 // find returns the rule that applies to a name, nil if there is none: the one with the longest text before
 // its first star, of equals the later.
 func (u *User) find(kind gatehouse.Kind, name string) *rule {
@@ -189,4 +198,9 @@ func (u *User) Explain(kind gatehouse.Kind, name string, level gatehouse.Level) 
 		return false, "no line of " + u.Name + " is about " + glob.KindName(kind) + "/" + name
 	}
 	return r.level >= level, r.describe(u.policy.Path)
+}
+
+// ExplainOp is Explain for an operation on a name.
+func (u *User) ExplainOp(key gatehouse.Key, op gatehouse.Op) (ok bool, why string) {
+	return u.Explain(key.Kind, key.Name, u.find(key.Kind, key.Name).levelOf(key.Kind, op))
 }

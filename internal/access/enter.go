@@ -59,11 +59,8 @@ func (u *User) originOf(request *gatehouse.Origin) *gatehouse.Origin {
 
 // check judges a command.
 func (u *User) check(key gatehouse.Key, cmd *gatehouse.Command) error {
-	level := key.Kind.Level(cmd.Op)
 	r := u.find(key.Kind, key.Name)
-	if r != nil && cmd.Op == gatehouse.OpFeedback && r.also[extraFeedback] {
-		level = gatehouse.LevelUse
-	}
+	level := r.levelOf(key.Kind, cmd.Op)
 	if r == nil || r.level < level {
 		return u.refusal(cmd.Op.String()+" of "+key.String(), level)
 	}
@@ -74,6 +71,15 @@ func (u *User) check(key gatehouse.Key, cmd *gatehouse.Command) error {
 	cmd.TellResize = r.also[extraResize] || r.level >= gatehouse.LevelManage
 	cmd.KeepLimit = !cmd.TellResize
 	if r.level >= gatehouse.LevelManage {
+		return nil
+	}
+	switch {
+	case cmd.Op == gatehouse.OpCancel || cmd.Op == gatehouse.OpRefund: // which have no limit
+		return nil
+	case key.Kind.Limiter() && !cmd.HasLimit():
+		// Whether the name is new, and begins with the default, the gate alone knows.
+		begun := gatehouse.Rule{Size: gatehouse.DefaultSize, Interval: gatehouse.DefaultInterval}
+		cmd.NeedLimit = r.checkSize(key, &begun) != nil
 		return nil
 	}
 	return r.checkSize(key, &cmd.Rule)
@@ -239,7 +245,7 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		if err := u.check(m.Key, &one); err != nil {
 			return Pass{}, err
 		}
-		m.KeepLimit, m.TellResize = one.KeepLimit, one.TellResize
+		m.KeepLimit, m.NeedLimit, m.TellResize = one.KeepLimit, one.NeedLimit, one.TellResize
 		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
 			return Pass{}, err
 		}
@@ -274,6 +280,29 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		entry.fresh = entry.fresh || fresh
 	}
 	return entry, nil
+}
+
+// JudgeGrant returns what judges the names of a grant that is there before a command on it takes effect; nil
+// if they need not be judged. To give back is always allowed, and costs were judged by EnterGrant.
+func (e *Pass) JudgeGrant(op gatehouse.Op) func([]gatehouse.Member) error {
+	u := e.user
+	if u == nil || op != gatehouse.OpRenew && op != gatehouse.OpPeek {
+		return nil
+	}
+	return func(want []gatehouse.Member) error {
+		for i := range want {
+			kind, level := want[i].Key.Kind, want[i].Key.Kind.Level(gatehouse.OpAcquire)
+			if op == gatehouse.OpPeek {
+				level = gatehouse.LevelRead
+			}
+			// A name outside was taken when the user had another prefix.
+			name, mine := u.Outside(want[i].Key.Name)
+			if !mine || !u.May(kind, name, level) {
+				return u.refusal(op.String()+" of a grant over "+glob.KindName(kind)+"/"+name, level)
+			}
+		}
+		return nil
+	}
 }
 
 // memberCommand is the command that one name of a grant is judged as.

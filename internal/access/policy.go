@@ -2,6 +2,7 @@ package access
 
 import (
 	"crypto/x509"
+	"encoding/asn1"
 	"net/netip"
 	"slices"
 	"strings"
@@ -75,19 +76,17 @@ func (u *Users) SetPolicy(p *Policy) (changed bool) {
 	}
 	u.anon = make(map[string]*User)
 	u.policy.Store(p)
-	var ended []*Wait
+	ended := make(map[*Wait]error)
 	for w := range u.waits {
-		user := u.lookUp(w.login)
-		// The limits that it states were judged when it came; they are in force by now.
-		if user == nil || !user.May(w.key.Kind, w.key.Name, w.level) {
+		if err := w.judge(u.lookUp(w.login)); err != nil {
 			delete(u.waits, w)
-			ended = append(ended, w)
+			ended[w] = err
 		}
 	}
 	u.mu.Unlock()
 	// Not under the lock: a canceled request may be answered at once, which ends its Wait.
-	for _, w := range ended {
-		w.refuse(w.user.refusal("waiting for "+w.key.String(), w.level))
+	for w, err := range ended {
+		w.refuse(err)
 	}
 	return true
 }
@@ -177,9 +176,12 @@ func (u *Users) MayListen(key gatehouse.Key) error {
 	return user.Require(key.Kind, key.Name, gatehouse.LevelUse, "a reservation of")
 }
 
-// Missing is the error of a client that is known by nothing.
+// Missing is the error of a client that stands for nobody.
 func Missing(l *Login) error {
-	if l != nil && len(l.certs) > 0 {
+	switch {
+	case l != nil && l.token: // which was valid under an earlier policy
+		return gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongToken)
+	case l != nil && len(l.certs) > 0:
 		return gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongCert)
 	}
 	return gatehouse.Errorf(gatehouse.CodeUnauthenticated, noToken)
@@ -222,20 +224,37 @@ func (u *Users) lookUp(l *Login) *User {
 }
 
 // certificateNames are the names by which a file can mean a certificate: its common name and those of its
-// subject's alternatives.
+// subject's alternatives. An authority may check one sort of them and not another, so that none may pass for
+// one of another sort: a URI has a scheme, an email address an @, and a host neither.
 func certificateNames(cert *x509.Certificate) []string {
 	var names []string
-	if cert.Subject.CommonName != "" {
+	if cert.Subject.CommonName != "" && countCommonNames(cert) == 1 {
 		names = append(names, "CN="+cert.Subject.CommonName)
 	}
 	for _, uri := range cert.URIs {
-		names = append(names, uri.String())
+		if uri.IsAbs() {
+			names = append(names, uri.String())
+		}
 	}
-	// Such a name must not pass for one of another sort.
-	for _, name := range slices.Concat(cert.DNSNames, cert.EmailAddresses) {
-		if !strings.ContainsAny(name, "=:/") {
-			names = append(names, name)
+	for _, host := range cert.DNSNames {
+		if !strings.ContainsAny(host, "=:/@") {
+			names = append(names, host)
+		}
+	}
+	for _, address := range cert.EmailAddresses {
+		if strings.Contains(address, "@") && !strings.ContainsAny(address, "=:/") {
+			names = append(names, address)
 		}
 	}
 	return names
+}
+
+// countCommonNames counts the common names of a certificate. Programs disagree which of several is meant.
+func countCommonNames(cert *x509.Certificate) (n int) {
+	for _, name := range cert.Subject.Names {
+		if name.Type.Equal(asn1.ObjectIdentifier{2, 5, 4, 3}) {
+			n++
+		}
+	}
+	return n
 }

@@ -154,12 +154,12 @@ func TestWaitsEnd(t *testing.T) {
 	refused := make(chan error, 1)
 	login := &Login{name: "u"}
 	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
-	wait, err := b.users.BeginWait(NewWait(b.user, login, key, gatehouse.OpAcquire),
+	wait, err := b.users.BeginWait(b.user.NewWait(login, key, gatehouse.OpAcquire),
 		func(err error) { refused <- err })
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = b.users.BeginWait(NewWait(b.user, login, key, gatehouse.OpAcquire), nil)
+	_, err = b.users.BeginWait(b.user.NewWait(login, key, gatehouse.OpAcquire), nil)
 	b.wantQuota(err, "waiting requests")
 	b.users.SetPolicy(parse(t, "users: [{name: u, may: [{on: '*', do: read}]}]"))
 	if err := <-refused; gatehouse.CodeOf(err) != gatehouse.CodeForbidden {

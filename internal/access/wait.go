@@ -8,14 +8,14 @@ type Wait struct {
 	users  *Users
 	user   *User
 	login  *Login
-	key    gatehouse.Key
+	key    gatehouse.Key   // as the user calls it
+	more   []gatehouse.Key // the other names, of a request that wants several
 	level  gatehouse.Level
 	refuse func(error)
 }
 
-// BeginWait notes that a request waits in line for a key, as the user calls it. refuse is called once, on
-// another goroutine, if the user may not wait any more; the caller cancels the request then. The wait ends
-// with End.
+// BeginWait notes that a request waits in line. refuse is called once, on another goroutine, if the user may
+// not wait any more; the caller cancels the request then. The wait ends with End.
 func (u *Users) BeginWait(w Wait, refuse func(error)) (*Wait, error) {
 	most := w.user.most.Waiters
 	if n := w.user.usage.waiters.Add(1); most > 0 && n > most {
@@ -27,19 +27,57 @@ func (u *Users) BeginWait(w Wait, refuse func(error)) (*Wait, error) {
 	defer u.mu.Unlock()
 	// A policy that came after the request was judged has not seen it.
 	if p := u.policy.Load(); w.user.policy != p {
-		now := u.lookUp(w.login)
-		if now == nil || !now.May(w.key.Kind, w.key.Name, w.level) {
+		if err := w.judge(u.lookUp(w.login)); err != nil {
 			w.user.usage.waiters.Add(-1)
-			return nil, w.user.refusal("waiting for "+w.key.String(), w.level)
+			return nil, err
 		}
 	}
 	u.waits[&w] = struct{}{}
 	return &w, nil
 }
 
-// NewWait describes a request that is to wait.
-func NewWait(user *User, login *Login, key gatehouse.Key, op gatehouse.Op) Wait {
-	return Wait{user: user, login: login, key: key, level: key.Kind.Level(op)}
+// NewWait describes a request for one name that is to wait.
+func (u *User) NewWait(login *Login, key gatehouse.Key, op gatehouse.Op) Wait {
+	return Wait{user: u, login: login, key: key, level: key.Kind.Level(op)}
+}
+
+// NewGrantWait describes a request over several names that is to wait, as [User.EnterGrant] has left it.
+func (u *User) NewGrantWait(login *Login, cmd *gatehouse.GrantCommand) Wait {
+	// What takes from names uses them, whatever their kinds are.
+	w := Wait{user: u, login: login, level: gatehouse.LevelUse}
+	for i := range cmd.Want {
+		w.addKey(cmd.Want[i].Key)
+	}
+	for i := range cmd.Costs {
+		w.addKey(cmd.Costs[i].Key)
+	}
+	return w
+}
+
+// addKey adds a name, as the gate knows it.
+func (w *Wait) addKey(key gatehouse.Key) {
+	key.Name, _ = w.user.Outside(key.Name)
+	if w.key.Kind == 0 {
+		w.key = key
+		return
+	}
+	w.more = append(w.more, key)
+}
+
+// judge returns an error unless the request may wait on, now that its login stands for this user; nil if for
+// nobody. The limits that it states were judged when it came; they are in force by now.
+func (w *Wait) judge(now *User) error {
+	// Another user, and one whose names lie elsewhere, has not asked for this.
+	same := now != nil && now.Name == w.user.Name && now.prefix == w.user.prefix
+	if !same || !now.May(w.key.Kind, w.key.Name, w.level) {
+		return w.user.refusal("waiting for "+w.key.String(), w.level)
+	}
+	for _, key := range w.more {
+		if !now.May(key.Kind, key.Name, w.level) {
+			return w.user.refusal("waiting for "+key.String(), w.level)
+		}
+	}
+	return nil
 }
 
 // End ends the wait. w may be nil.

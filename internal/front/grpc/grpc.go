@@ -27,8 +27,6 @@ const (
 	maxStreams = 250     // calls at once on one connection: a proxy may carry those of many clients
 	maxHeader  = 16 << 10
 
-	handshakeTimeout = 10 * time.Second // to begin HTTP/2
-
 	// Clients of doorman ping every 2 seconds, also while they ask for nothing.
 	minPingInterval = time.Second
 
@@ -66,7 +64,7 @@ func (s *Server) newGRPC() *grpc.Server {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.UnaryInterceptor(s.guardUnary), grpc.StreamInterceptor(s.guardStream),
 		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.MaxHeaderListSize(maxHeader), grpc.ConnectionTimeout(s.config.ReadTimeout),
 		grpc.InitialWindowSize(callWindow), grpc.InitialConnWindowSize(connWindow),
 		grpc.InTapHandle(s.admitCall),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
@@ -113,6 +111,10 @@ func (s *Server) methodDesc(
 		defer func() { err = s.panicError(recover(), err) }()
 		// Nothing of the message is read for somebody who is not known.
 		user, err := s.identify(ctx)
+		if err == nil {
+			err = user.TakeRate()
+			s.countRefusal(err, user)
+		}
 		if err != nil {
 			return nil, grpcError(err)
 		}

@@ -93,9 +93,9 @@ type Config struct {
 	// first 64 bits. Where there are fewer connections than Conns, these are fewer in proportion.
 	ConnsPerAddress int
 
-	// ReadTimeout and WriteTimeout together are how long a call may take, from its first byte on, unless it
-	// watches or reflects. A client that reads nothing of its answers for between one and two WriteTimeouts
-	// is disconnected.
+	// ReadTimeout is how long a connection has to begin TLS and HTTP/2. ReadTimeout and WriteTimeout together
+	// are how long a call may take, from its first byte on, unless it watches or reflects. A client that
+	// reads nothing of its answers for between one and two WriteTimeouts is disconnected.
 	ReadTimeout, WriteTimeout time.Duration
 
 	// Budget bounds the bytes of requests that are not answered and of answers that are not sent, together

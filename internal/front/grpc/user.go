@@ -90,9 +90,6 @@ func (s *Server) userOf(ctx *fasthttp.RequestCtx) *access.User {
 
 // checkUser returns an error unless the user of a call may do all of it.
 func (c *capacityCall) checkUser(method rpc) error {
-	if err := c.user.TakeRate(); err != nil {
-		return err
-	}
 	verb := "a lease of"
 	names := c.released
 	switch method {

@@ -60,6 +60,12 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		s.abandonConn(ctx)
 		return
 	}
+	// Before the user is added to it.
+	for _, c := range b.commands {
+		if c.fault == nil {
+			c.Command.Origin = s.noteOrigin(from) // its own, as each is decided by itself
+		}
+	}
 	if from.user != nil {
 		b.enterUser(from.user, peer.Source(ctx.Conn()))
 	}
@@ -74,11 +80,6 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		w.charged = size
 	}
 	b.done = func() { w.onDecision(nil) }
-	for _, c := range b.commands {
-		if c.fault == nil {
-			c.Command.Origin = s.noteOrigin(from) // its own, as each is decided by itself
-		}
-	}
 	b.submitCommands()
 	s.answerTask(ctx, w, from)
 }

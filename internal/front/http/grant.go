@@ -78,7 +78,7 @@ func (g *grantTask) prepare(op gatehouse.Op) {
 	// The memory of what was wanted before is used again.
 	g.Command = gatehouse.GrantCommand{Op: op, Want: g.Command.Want[:0]}
 	// It is checked where it is read.
-	g.Checked, g.stream = true, false
+	g.Checked, g.stream, g.Judge = true, false, nil
 	w := g.waiter
 	w.early, w.late, w.hasDecision, w.decidedAt, w.charged = nil, false, false, 0, 0
 }

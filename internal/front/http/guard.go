@@ -16,6 +16,9 @@ import (
 // whoamiPath is the page that tells a client who it is.
 const whoamiPath = "/v1/whoami"
 
+// activityPath is the stream of what goes on.
+const activityPath = "/v1/activity"
+
 // A pageGuard is what a path that belongs to no name of a controller needs.
 type pageGuard struct {
 	key   gatehouse.Key
@@ -45,7 +48,7 @@ var pageGuards = map[string]pageGuard{
 	// The page, which tells nothing by itself, and what it asks for.
 	assetsPath:      {open: true},
 	"/v1/names":     {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
-	"/v1/activity":  {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
+	activityPath:    {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
 	"/v1/activity/": {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
 	"/v1/server":    {key: access.ServerKey("activity"), level: gatehouse.LevelRead},
 
@@ -84,18 +87,36 @@ func (s *Server) mayOpen(ctx *fasthttp.RequestCtx, path string, from *sender) bo
 	if s.config.Users == nil {
 		return true
 	}
+	if !s.takeRate(ctx, from) {
+		return false
+	}
+	err := requirePage(from.user, path)
+	if err != nil {
+		s.refuseUser(ctx, from, from.user, err)
+	}
+	return err == nil
+}
+
+// requirePage returns an error unless a user may see a page or a route.
+func requirePage(user *access.User, path string) error {
 	g := guardOf(path)
 	if g == nil { // no path is open by accident
 		g = &pageGuard{key: access.ServerKey("unknown"), level: gatehouse.LevelManage}
 	}
-	var err error
 	switch {
-	case g.all && from.user.Prefix() != "":
-		err = gatehouse.Errorf(gatehouse.CodeForbidden,
-			"%s tells about the names of all users, and user %s sees only its own", path, from.user.Name)
+	case g.all && user.Prefix() != "":
+		return gatehouse.Errorf(gatehouse.CodeForbidden,
+			"%s tells about the names of all users, and user %s sees only its own", path, user.Name)
 	case !g.open:
-		err = from.user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
+		return user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
 	}
+	return nil
+}
+
+// takeRate counts a request that is put to no gate, where it would be counted. It rejects one of a user who
+// asks more often than it may, and reports whether the request may go on.
+func (s *Server) takeRate(ctx *fasthttp.RequestCtx, from *sender) bool {
+	err := from.user.TakeRate()
 	if err != nil {
 		s.refuseUser(ctx, from, from.user, err)
 	}
@@ -148,6 +169,6 @@ func (s *Server) mayGoOn(ctx *fasthttp.RequestCtx) func() bool {
 	}
 	return func() bool {
 		user := s.config.Users.Current(login)
-		return user != nil && user.May(glob.Server, "activity", gatehouse.LevelRead)
+		return user != nil && requirePage(user, activityPath) == nil
 	}
 }

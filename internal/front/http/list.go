@@ -42,6 +42,9 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 		s.rejectRequest(ctx, from, p)
 		return
 	}
+	if !s.takeRate(ctx, from) {
+		return
+	}
 	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, from)}
 	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
@@ -187,6 +190,9 @@ func (s *Server) deletePrefix(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, fro
 	prefix, p := readPrefixParams(ctx, kind)
 	if p != nil {
 		s.rejectRequest(ctx, from, p)
+		return
+	}
+	if !s.takeRate(ctx, from) {
 		return
 	}
 	if err := from.user.RequireAll(kind, prefix.Prefix, gatehouse.LevelManage, "to delete"); err != nil {

@@ -28,7 +28,9 @@ func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) b
 		return true
 	}
 	caller := new(access.Caller) // of a connection of another sort, which counts for nobody
-	if c := pacedConnOf(ctx.Conn()); c != nil {
+	// What the connection is known by is its credentials alone, and these are judged by who sends them, too.
+	unfit := from.sendsBasic() && from.hasBrowserMark()
+	if c := pacedConnOf(ctx.Conn()); c != nil && !unfit {
 		caller = c.callerOf()
 	}
 	user, login, err := caller.Identify(s.config.Users, from.authorization,
@@ -59,7 +61,7 @@ func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login
 	case bytes.EqualFold(scheme, []byte("Bearer")):
 	// A browser remembers what was typed into its window and sends it with every request, also those that
 	// another page makes.
-	case bytes.EqualFold(scheme, []byte("Basic")) && !from.hasBrowserMark():
+	case from.sendsBasic() && !from.hasBrowserMark():
 		text, err := base64.StdEncoding.AppendDecode(nil, token)
 		name, password, ok := bytes.Cut(text, []byte{':'})
 		if err != nil || !ok {
@@ -72,6 +74,12 @@ func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login
 	}
 	login, _, err := s.config.Users.LogIn(token, claimed, whence)
 	return login, err
+}
+
+// sendsBasic reports whether a request has a token in the form of Basic.
+func (from *sender) sendsBasic() bool {
+	scheme, _, _ := bytes.Cut(from.authorization, []byte{' '})
+	return bytes.EqualFold(scheme, []byte("Basic"))
 }
 
 // hasBrowserMark reports whether a request shows that a browser made it, or that it wants to seem so.
@@ -140,6 +148,7 @@ func (w *waiter) enterUser(ctx *fasthttp.RequestCtx, from *sender) bool {
 	switch t := w.task.(type) {
 	case *grantTask:
 		w.user.entry, err = from.user.EnterGrant(&t.Command)
+		t.Judge = w.user.entry.JudgeGrant(t.Command.Op)
 	case *levels:
 		w.user.entry, err = from.user.EnterGrant(&t.Command)
 	default:
@@ -198,14 +207,18 @@ func (w *waiter) beginWait(ctx *fasthttp.RequestCtx, from *sender) bool {
 		return true
 	}
 	user := w.user.entry.User()
-	key := w.responder.key
-	if key.Kind == gatehouse.Grant {
-		// Any of its names will do: a user who may use none of them has left the file, or nearly so.
-		key, _ = w.firstWanted()
+	// Each of several names may be one that the user must not wait for any more.
+	var wait access.Wait
+	switch t := w.task.(type) {
+	case *grantTask:
+		wait = user.NewGrantWait(w.user.login, &t.Command)
+	case *levels:
+		wait = user.NewGrantWait(w.user.login, &t.Command)
+	default:
+		wait = user.NewWait(w.user.login, w.responder.key, w.responder.op)
 	}
 	var err error
-	w.user.wait, err = w.server.config.Users.BeginWait(access.NewWait(user, w.user.login, key,
-		w.responder.op), w.deny)
+	w.user.wait, err = w.server.config.Users.BeginWait(wait, w.deny)
 	if err == nil {
 		return true
 	}
@@ -215,17 +228,6 @@ func (w *waiter) beginWait(ctx *fasthttp.RequestCtx, from *sender) bool {
 	w.cancel()
 	w.server.refuseUser(ctx, from, user, err)
 	return false
-}
-
-// firstWanted returns the first name of a grant, as its user calls it.
-func (w *waiter) firstWanted() (key gatehouse.Key, ok bool) {
-	g, ok := w.task.(*grantTask)
-	if !ok || len(g.Command.Want) == 0 {
-		return w.responder.key, false
-	}
-	key = g.Command.Want[0].Key
-	key.Name, ok = w.user.entry.User().Outside(key.Name)
-	return key, ok
 }
 
 // endWait ends the counting of a waiter that is not decided.

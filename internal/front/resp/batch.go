@@ -76,7 +76,7 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 	}
 	cmd := &call.Command
 	call.Key, call.rate = b.key, a
-	cmd.KeepLimit, cmd.TellResize, cmd.Origin = false, false, nil
+	cmd.KeepLimit, cmd.NeedLimit, cmd.TellResize, cmd.Origin = false, false, false, nil
 	cmd.Op, cmd.Cost = gatehouse.OpAcquire, a.quantity
 	cmd.Size, cmd.Interval, cmd.Burst = a.rate.count, a.rate.period, a.rate.burst
 	switch {

@@ -84,7 +84,7 @@ func (s *session) submitGrant(g *jointCall, err error) {
 	if s.waiting != nil || !g.isDecided() {
 		s.putOff(&g.waiter)
 		if g.alone {
-			s.beginWait(g.guest, cmd.Op, g.cancel)
+			s.beginGrantWait(g)
 		}
 		return
 	}

@@ -53,15 +53,27 @@ func (s *session) enterGrant(j *jointCall) bool {
 		return false
 	}
 	j.guest = g
+	j.Judge = g.entry.JudgeGrant(j.Command.Op)
 	return true
 }
 
-// beginWait counts a command that waits in line. If its user has too many, it is canceled.
-func (s *session) beginWait(g *guest, op gatehouse.Op, cancel func()) {
-	if g == nil {
-		return
+// beginCallWait counts a command that waits in line.
+func (s *session) beginCallWait(c *nativeCall) {
+	if g := c.guest(); g != nil {
+		wait := g.entry.User().NewWait(g.login, g.key, c.Command.Op)
+		s.beginWait(g, wait, func() { s.server.config.Gate.Cancel(&c.Request) })
 	}
-	key := g.key
+}
+
+// beginGrantWait is beginCallWait for a command about several names.
+func (s *session) beginGrantWait(j *jointCall) {
+	if g := j.guest; g != nil {
+		s.beginWait(g, g.entry.User().NewGrantWait(g.login, &j.Command), j.cancel)
+	}
+}
+
+// beginWait counts a command that waits in line. If its user has too many, it is canceled.
+func (s *session) beginWait(g *guest, wait access.Wait, cancel func()) {
 	deny := func(err error) {
 		g.mu.Lock()
 		late := g.answered
@@ -73,7 +85,7 @@ func (s *session) beginWait(g *guest, op gatehouse.Op, cancel func()) {
 		}
 	}
 	var err error
-	g.wait, err = s.server.config.Users.BeginWait(access.NewWait(g.entry.User(), g.login, key, op), deny)
+	g.wait, err = s.server.config.Users.BeginWait(wait, deny)
 	if err != nil {
 		deny(err)
 	}

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -189,9 +190,8 @@ func (s *session) readCommands() (more, ok bool) {
 		// The arguments point into data. Nothing that outlives this round may keep them.
 		n, err := l.parser.nextCommand(data[at:])
 		// Until it is known who sends it, nothing large is taken.
-		if err == nil && s.account() != nil && (n > maxUnknown || n == 0 && len(data)-at > maxUnknown) &&
-			s.isUnknown() {
-			err = tooMuchUnknown()
+		if err == nil && s.account() != nil && s.isUnknown() {
+			err = s.account().checkUnknown(cmp.Or(n, len(data)-at))
 		}
 		if n == 0 && err == nil {
 			break
@@ -212,6 +212,9 @@ func (s *session) readCommands() (more, ok bool) {
 		}
 		at += n
 		s.ran++
+		if s.account() != nil && !s.account().proved {
+			s.account().sent += n
+		}
 		l.share.spendCommand(l.latest, s.server.config.Now)
 		// Answers are collected, for one system call is worth many commands. The number of revocable
 		// decisions is bounded as well, since each keeps a copy of its command.

@@ -22,6 +22,7 @@ type sessionLogin struct {
 	login   *access.Login
 	counted *access.User // for whom the connection counts
 	proved  bool         // a token was given
+	sent    int          // bytes of commands without a token
 }
 
 // The refusals in Redis's words.
@@ -36,8 +37,8 @@ const (
 
 // A commandGuard is what a command needs.
 type commandGuard struct {
-	// judged commands are judged where their names are read.
-	judged bool
+	// entered commands are judged and counted as they are put to the gate.
+	entered bool
 	// key and level say what else a client needs, beside being known. Without a level that is enough.
 	key   gatehouse.Key
 	level gatehouse.Level
@@ -48,8 +49,8 @@ type commandGuard struct {
 var commandGuards = map[string]commandGuard{
 	"PING": {}, "ECHO": {}, "SELECT": {}, "ACL": {}, "CLIENT": {},
 	"COMMAND": {}, "INFO": {}, "CONFIG": {}, "CLUSTER": {},
-	"GH.EXPLAIN": {judged: true}, "GH.LIST": {judged: true}, "GH.DELETEPREFIX": {judged: true},
-	grantCommand: {judged: true},
+	"GH.EXPLAIN": {}, "GH.LIST": {}, "GH.DELETEPREFIX": {}, // judged where their names are read
+	grantCommand: {entered: true},
 	"GH.CYCLES":  {key: access.ServerKey("cycles"), level: gatehouse.LevelRead},
 }
 
@@ -61,7 +62,7 @@ func guardOf(c *command) (g commandGuard, known bool) {
 	}
 	word, native := strings.CutPrefix(c.name, "GH.")
 	op, isOp := gatehouse.ParseOp(strings.ToLower(word))
-	return commandGuard{judged: true}, c.group == rateGroup || native && isOp && op < gatehouse.OpUndo
+	return commandGuard{entered: true}, c.group == rateGroup || native && isOp && op < gatehouse.OpUndo
 }
 
 // needsLogin reports whether a command needs to know who sends it.
@@ -81,8 +82,13 @@ func (s *session) admitUser() {
 		return
 	}
 	s.endLogin()
-	login, _ := s.server.config.Users.Admit(s.whence())
-	s.setAccount(&sessionLogin{login: login})
+	l := new(sessionLogin)
+	l.login, _ = s.server.config.Users.Admit(s.whence())
+	// A RESET gives a client that nobody knows no room for more.
+	if s.account() != nil && !s.account().proved {
+		l.sent = s.account().sent
+	}
+	s.setAccount(l)
 }
 
 // account is who the connection is, nil if rights are off. Only the event loop writes who, so that it may
@@ -132,22 +138,26 @@ func (s *session) refuses(c *command) bool {
 		s.last = s.last || s.account().proved
 		return true
 	}
+	// First of all: a client who may become somebody else must not be held up by who it is still.
+	if !c.needsLogin() {
+		return false
+	}
 	if err := s.countFor(user); err != nil {
 		s.answerRefused(err)
 		s.last = true
 		return true
 	}
-	if !c.needsLogin() {
-		return false
-	}
 	g, known := guardOf(c)
 	if !known {
 		g = commandGuard{key: access.ServerKey("unknown"), level: gatehouse.LevelManage}
 	}
-	if g.level == gatehouse.NoLevel {
-		return false
+	var err error
+	if !g.entered {
+		err = user.TakeRate()
 	}
-	err := user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
+	if err == nil && g.level != gatehouse.NoLevel {
+		err = user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
+	}
 	if err != nil {
 		s.answerRefused(err)
 	}
@@ -246,7 +256,11 @@ func (r *replyWriter) writeFailed(err error) {
 	r.writeError(codes[gatehouse.CodeOf(err)], text)
 }
 
-// tooMuchUnknown is what a client is told that sends much before it says who it is.
-func tooMuchUnknown() error {
-	return protocolError(fmt.Sprintf("more than %d bytes before AUTH", maxUnknown))
+// checkUnknown returns an error for a client that sends too much before it says who it is. n is the bytes of
+// its next command, or of what has come of it.
+func (l *sessionLogin) checkUnknown(n int) error {
+	if l.sent+n > maxUnknown {
+		return protocolError(fmt.Sprintf("more than %d bytes before AUTH", maxUnknown))
+	}
+	return nil
 }

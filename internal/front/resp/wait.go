@@ -93,7 +93,7 @@ func (s *session) submitCall(c *nativeCall) {
 		c.giveRoom()
 		s.putOff(&c.waiter)
 		if c.alone {
-			s.beginWait(c.guest(), c.Command.Op, func() { s.server.config.Gate.Cancel(&c.Request) })
+			s.beginCallWait(c)
 		}
 		if c.progress && !c.isDecided() {
 			s.followCall(c)
