@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/simulate"
+	"github.com/gatehousehq/gatehouse/internal/smallfile"
 	"github.com/spf13/cobra"
 )
 
@@ -96,14 +97,11 @@ func scenarioText(arg string) (name string, text []byte, err error) {
 		return arg + ".yaml", text, nil
 	}
 	// The scenarios of the program come first. A file of the same name can be given as ./NAME.
-	file, err := os.Open(arg) // the user names it
+	text, err = smallfile.Read(arg, smallfile.Wanted{What: "a scenario", Size: simulate.MaxSize, Piped: true})
 	if err != nil {
 		return "", nil, fmt.Errorf("simulate: %w; --list shows the scenarios that need no file", err)
 	}
-	defer func() { _ = file.Close() }()
-	// One byte more than a scenario may have, so that reading it sees a file that is too large.
-	text, err = io.ReadAll(io.LimitReader(file, simulate.MaxSize+1))
-	return arg, text, err
+	return arg, text, nil
 }
 
 // runSeeds runs one scenario with all seeds, and returns how many of the runs missed an expectation. If draw

@@ -2,13 +2,13 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/glob"
+	"github.com/gatehousehq/gatehouse/internal/smallfile"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -127,14 +127,13 @@ func readToken(path string) (string, error) {
 	if path == "" {
 		return os.Getenv(tokenVariable), nil
 	}
-	file, err := os.Open(path) // the user names it
+	text, err := smallfile.Read(path, smallfile.Wanted{What: "a token", Size: maxTokenFile, Piped: true})
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxTokenFile))
-	if err != nil {
-		return "", fmt.Errorf("--token-file: %w", err)
+	token := strings.TrimSpace(string(text))
+	if token == "" {
+		return "", fmt.Errorf("--token-file: %s is empty, want a token", path)
 	}
-	return strings.TrimSpace(string(text)), nil
+	return token, nil
 }

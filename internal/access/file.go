@@ -3,10 +3,8 @@ package access
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
-	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/glob"
+	"github.com/gatehousehq/gatehouse/internal/smallfile"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
@@ -39,32 +38,20 @@ func LoadPolicy(path string) (*Policy, error) {
 	return parsePolicy(path, text)
 }
 
-// readPrivate reads a file that is nobody else's to read.
+// readPrivate reads a file that others cannot read, and the group cannot write.
 func readPrivate(path string) ([]byte, error) {
-	file, err := os.Open(path) // the operator names it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	// Of the file that is open, so that nobody can put another in its place in between.
-	info, err := file.Stat()
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
-	}
-	// Windows has no such bits.
-	const others, groupWrites = 0o006, 0o020
-	if mode := info.Mode().Perm(); runtime.GOOS != "windows" && mode&(others|groupWrites) != 0 {
-		return nil, fmt.Errorf("%s has the mode %04o, want one that others cannot read and the group cannot "+
-			"write, such as 0600 or 0640: chmod 600 %s", path, mode, path)
-	}
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes, want a file of users", path, maxFile)
-	}
-	return text, err
+	return smallfile.Read(path, smallfile.Wanted{
+		What: "a file of users", Size: maxFile, Check: func(info fs.FileInfo) error {
+			// Windows has no such bits.
+			const others, groupWrites = 0o006, 0o020
+			mode := info.Mode().Perm()
+			if runtime.GOOS == "windows" || mode&(others|groupWrites) == 0 {
+				return nil
+			}
+			return fmt.Errorf("%s has the mode %04o, want one that others cannot read and the group cannot "+
+				"write, such as 0600 or 0640: chmod 600 %s", path, mode, path)
+		},
+	})
 }
 
 // parsePolicy reads the text of a file.

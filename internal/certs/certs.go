@@ -10,10 +10,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/smallfile"
 )
 
 // The values of ServerFiles.ClientAuth.
@@ -187,28 +187,9 @@ func parsePool(path string, text []byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// readFile reads a file that is not large.
+// readFile reads a file.
 func readFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() { // reading from a pipe would block
-		return nil, fmt.Errorf("%s is not a regular file, want one in PEM form", path)
-	}
-	file, err := os.Open(path) //nolint:gosec // the operator names it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(text) > maxFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes, want certificates in PEM form", path, maxFile)
-	}
-	return text, nil
+	return smallfile.Read(path, smallfile.Wanted{What: "a file in PEM form", Size: maxFile})
 }
 
 // SystemCA is the ClientFiles.CA that stands for the authorities of the system.

@@ -53,7 +53,7 @@ func TestFaultsOfFiles(t *testing.T) {
 		"private key does not":     {Cert: good.Cert, Key: other.Key},
 		"failed to find any PEM":   {Cert: text, Key: good.Key},
 		"is larger than":           {Cert: large, Key: good.Key},
-		"is not a regular file":    {Cert: good.Cert, Key: filepath.Dir(good.Key)},
+		"is a directory":           {Cert: good.Cert, Key: filepath.Dir(good.Key)},
 		"it has expired at":        {Cert: expired.Cert, Key: expired.Key},
 		"has no certificate in PE": {Cert: good.Cert, Key: good.Key, ClientCA: text},
 	} {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse/capacity"
 	"github.com/gatehousehq/gatehouse/internal/filewatch"
+	"github.com/gatehousehq/gatehouse/internal/smallfile"
 )
 
 const (
@@ -141,23 +141,20 @@ func (r *sourceReading) parseTemplates() (capacity.Templates, error) {
 // readFile reads a file. Its version has the time of its last change, and a part of its hash: two versions
 // can come within one tick of a file system's clock.
 func readFile(path string) sourceReading {
-	info, err := os.Stat(path)
-	if err != nil {
-		return sourceReading{err: err}
-	}
-	// Reading from a pipe would block.
-	if !info.Mode().IsRegular() {
-		err := errors.New("not a regular file")
-		return sourceReading{err: &fs.PathError{Op: "read", Path: path, Err: err}}
-	}
-	text, err := readLimited(path)
+	var changed time.Time
+	text, err := smallfile.Read(path, smallfile.Wanted{
+		What: "a configuration file", Size: MaxSize, Check: func(info fs.FileInfo) error {
+			changed = info.ModTime()
+			return nil
+		},
+	})
 	if err != nil {
 		return sourceReading{err: err}
 	}
 	// Four bytes tell versions of one file apart; they are no protection against an attacker.
 	sum := sha256.Sum256(text)
 	version := fmt.Sprintf("%s, %s, %s", path,
-		info.ModTime().UTC().Format(time.RFC3339), hex.EncodeToString(sum[:4]))
+		changed.UTC().Format(time.RFC3339), hex.EncodeToString(sum[:4]))
 	return sourceReading{name: path, version: version, text: text}
 }
 

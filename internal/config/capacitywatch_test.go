@@ -274,8 +274,8 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 	must(t, syscall.Mkfifo(pipe, 0o600))
 	must(t, os.WriteFile(large, make([]byte, config.MaxSize+1), 0o600))
 	for source, want := range map[string]string{
-		folder:          "capacity configuration: read " + folder + ": not a regular file",
-		pipe:            "capacity configuration: read " + pipe + ": not a regular file",
+		folder:          "capacity configuration: " + folder + " is a directory, want a configuration",
+		pipe:            "capacity configuration: " + pipe + " is not a regular file",
 		large:           "capacity configuration: " + large + " is larger than 1048576 bytes",
 		pipe + "/below": "not a directory",
 	} {

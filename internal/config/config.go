@@ -5,12 +5,11 @@ package config
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
+	"github.com/gatehousehq/gatehouse/internal/smallfile"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
@@ -74,31 +73,14 @@ type Listener struct {
 // Load reads a file. Faults in its content are not returned here but by Err; the error says that it could not
 // be read.
 func Load(path string, known Known) (*File, error) {
-	text, err := readLimited(path)
+	wanted := smallfile.Wanted{What: "a configuration file", Size: MaxSize, Piped: true}
+	text, err := smallfile.Read(path, wanted)
 	if err != nil {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	f := &File{Path: path, known: known}
 	f.parse(text)
 	return f, nil
-}
-
-func readLimited(path string) ([]byte, error) {
-	file, err := os.Open(path) // the operator names it
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = file.Close() }()
-	// One byte more than allowed is enough to know that the file is too large.
-	text, err := io.ReadAll(io.LimitReader(file, MaxSize+1))
-	if err != nil {
-		return nil, err
-	}
-	// The wrong file, most likely: a log, or an image of a disk.
-	if len(text) > MaxSize {
-		return nil, fmt.Errorf("%s is larger than %d bytes, want a configuration file", path, MaxSize)
-	}
-	return text, nil
 }
 
 // parse parses the text.

@@ -94,6 +94,10 @@ func TestClientsWithTokens(t *testing.T) {
 	if !ok || !strings.Contains(said, "granted") {
 		t.Errorf("acquire --token-file ended well: %t, and said %q, want it granted", ok, said)
 	}
+	said, ok = runWith(soon(t), nil, []string{binary(), "peek", "gcra/file", "--token-file", os.DevNull})
+	if ok || !strings.Contains(said, "/dev/null is empty, want a token") {
+		t.Errorf("with an empty --token-file it ended well: %t, and said %q, want a failure", ok, said)
+	}
 	for token, want := range map[string]root.Code{right: 0, wrong: root.CodeUnauthenticated} {
 		gate, err := client.New(client.Config{Addresses: []string{s.address}, Token: token})
 		if err != nil {
