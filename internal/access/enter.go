@@ -108,13 +108,7 @@ func (u *User) translate(key *gatehouse.Key, cmd *gatehouse.Command) error {
 
 // begin counts the name and the hold that a command may begin.
 func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command) (fresh bool, err error) {
-	if u.most.Names == 0 && u.most.Holders == 0 || key.Kind.Level(cmd.Op) != gatehouse.LevelUse &&
-		!cmd.Op.Waits() {
-		return false, nil
-	}
-	// What only gives back begins nothing.
-	switch cmd.Op {
-	case gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCancel, gatehouse.OpRefund:
+	if u.most.Names == 0 && u.most.Holders == 0 || !mayBegin(key.Kind, cmd.Op) {
 		return false, nil
 	}
 	at := u.now()

@@ -236,17 +236,29 @@ func endOf(now int64, after time.Duration) int64 {
 	return now + int64(after)
 }
 
+// mayBegin reports whether an operation may begin a name: what only gives back begins none.
+func mayBegin(kind gatehouse.Kind, op gatehouse.Op) bool {
+	switch op {
+	case gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCancel, gatehouse.OpRefund:
+		return false
+	}
+	return kind.Level(op) == gatehouse.LevelUse || op.Waits()
+}
+
 // settle notes how long what a command began counts.
 func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	v, now := u.usage, u.now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	granted := d != nil && d.Outcome == gatehouse.Granted
-	if _, known := v.names[key]; known {
+	if granted && cmd.Op == gatehouse.OpDelete {
+		v.forgetName(key)
+		return
+	}
+	// A name may have been dropped while the command waited in line. What it is granted counts all the same.
+	_, known := v.names[key]
+	if known || granted && u.most.Names > 0 && mayBegin(key.Kind, cmd.Op) {
 		v.names[key] = max(v.names[key], endOf(now, nameLasts(cmd, d)))
-		if granted && cmd.Op == gatehouse.OpDelete {
-			delete(v.names, key)
-		}
 	}
 	one := holdKey{key, cmd.Holder}
 	switch {
@@ -258,6 +270,20 @@ func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.De
 	// An acquire that fails leaves a hold that was there before.
 	case cmd.Op == gatehouse.OpAcquire && v.holds[one] == pending:
 		delete(v.holds, one)
+	}
+}
+
+// forgetName ends the counting of a name that was deleted, and of all holds of it. Acquires under way go on.
+// The lock is held.
+func (v *usage) forgetName(key gatehouse.Key) {
+	delete(v.names, key)
+	if !holds(key.Kind) {
+		return
+	}
+	for one, until := range v.holds {
+		if one.key == key && until != pending {
+			delete(v.holds, one)
+		}
 	}
 }
 

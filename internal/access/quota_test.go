@@ -89,6 +89,27 @@ func TestHolders(t *testing.T) {
 	if err := hold("4"); err != nil {
 		t.Errorf("after the holds have ended: %v, want none", err)
 	}
+	// Deleting a name ends the holds of it, also those that would not end by themselves.
+	grant.ExpiresAfter = gatehouse.Forever
+	for _, holder := range []string{"5", "6"} {
+		if err := hold(holder); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.wantQuota(hold("7"), "holders")
+	p := parse(t, "users: [{name: u, at-most: {holders: 3}, may: [{on: '*', do: manage}]}]")
+	b.users.SetPolicy(p)
+	b.user = p.User("u")
+	one, err = b.enter(gatehouse.Semaphore, "s", gatehouse.Command{Op: gatehouse.OpDelete})
+	if err != nil {
+		t.Fatal(err)
+	}
+	one.leave(&gatehouse.Decision{Outcome: gatehouse.Granted})
+	for _, holder := range []string{"8", "9", "10"} {
+		if err := hold(holder); err != nil {
+			t.Errorf("after the name was deleted: %v, want none", err)
+		}
+	}
 }
 
 func TestNames(t *testing.T) {
@@ -107,6 +128,26 @@ func TestNames(t *testing.T) {
 	if _, err := b.enter(gatehouse.GCRA, "c", count); err != nil {
 		t.Errorf("after the names are forgotten: %v, want none", err)
 	}
+}
+
+// A name counts when its first command is granted, however long that has waited in line.
+func TestNameAfterAWait(t *testing.T) {
+	b := newQuotaBench(t, "names: 1")
+	acquire := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Holder: "a", Expires: time.Hour}
+	waiting, err := b.enter(gatehouse.Lock, "a", acquire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.now = b.now.Add(time.Minute)
+	other, err := b.enter(gatehouse.Lock, "b", acquire)
+	if err != nil {
+		t.Fatalf("while the first waits: %v, want none", err)
+	}
+	waiting.leave(&gatehouse.Decision{Outcome: gatehouse.Granted, ExpiresAfter: time.Hour})
+	other.leave(&gatehouse.Decision{Outcome: gatehouse.Refused})
+	b.now = b.now.Add(time.Minute)
+	_, err = b.enter(gatehouse.Lock, "c", acquire)
+	b.wantQuota(err, "names")
 }
 
 func TestRate(t *testing.T) {
