@@ -76,6 +76,7 @@ func (u *Users) SetPolicy(p *Policy) (changed bool) {
 	}
 	u.anon = make(map[string]*User)
 	u.policy.Store(p)
+	u.forgetUsage(p)
 	ended := make(map[*Wait]error)
 	for w := range u.waits {
 		if err := w.judge(u.lookUp(w.login)); err != nil {

@@ -100,6 +100,16 @@ func (u *Users) forgetAddresses() {
 	}
 }
 
+// forgetUsage drops what users had that a policy has not, if it is nothing by now. The lock is held.
+func (u *Users) forgetUsage(p *Policy) {
+	now := u.now().UnixNano()
+	for name, have := range u.usage {
+		if p.byName[name] == nil && have.isEmpty(now) {
+			delete(u.usage, name)
+		}
+	}
+}
+
 // isEmpty reports whether nothing counts any more.
 func (v *usage) isEmpty(now int64) bool {
 	v.mu.Lock()

@@ -190,6 +190,36 @@ func TestAnonymousByAddress(t *testing.T) {
 	}
 }
 
+// What users have is remembered over new policies, and forgotten when a user is gone and has nothing.
+func TestUsageOfUsersThatAreGone(t *testing.T) {
+	users := NewUsers(parse(t, "users: [{name: anonymous}]"), time.Now)
+	at := func(i int) *User {
+		address := netip.AddrFrom4([4]byte{10, 0, 0, byte(i)})
+		_, user := users.Admit(From{Address: address})
+		return user
+	}
+	for i := range 100 {
+		name := "u" + strconv.Itoa(i)
+		users.SetPolicy(parse(t, "users: [{name: anonymous}, {name: "+name+"}]"))
+		at(i)
+	}
+	if n := len(users.usage); n > 4 {
+		t.Errorf("%d users are remembered after 100 policies, want the last two and an address", n)
+	}
+	busy := at(7)
+	if err := busy.OpenConnection(); err != nil {
+		t.Fatal(err)
+	}
+	users.SetPolicy(parse(t, "users: [{name: anonymous, at-most: {connections: 1}}]"))
+	if at(7).OpenConnection() == nil {
+		t.Error("with a new policy a second connection is let in, want the first one remembered")
+	}
+	busy.CloseConnection()
+	if err := at(7).OpenConnection(); err != nil {
+		t.Errorf("after the first was closed: %v, want none", err)
+	}
+}
+
 func TestWaitsEnd(t *testing.T) {
 	b := newQuotaBench(t, "waiters: 1")
 	refused := make(chan error, 1)
