@@ -59,6 +59,22 @@ func (u *User) List(
 		"the list takes too long to find what user %s may see; give a longer prefix", u.Name)
 }
 
+// Head is what all names of a kind begin with that the user may see, as the gate knows them.
+func (u *User) Head(kind gatehouse.Kind) string { return u.Inside(u.commonHead(kind, "")) }
+
+// SeesAll reports whether the user may look at all names of the gate.
+func (u *User) SeesAll() bool {
+	if u == nil {
+		return true
+	}
+	for kind := gatehouse.Kind(1); kind < gatehouse.Grant; kind++ {
+		if !u.MayAll(kind, "", gatehouse.LevelRead) {
+			return false
+		}
+	}
+	return u.prefix == ""
+}
+
 // commonHead is what all names of a kind begin with that the user may see and that begin with a text. It is
 // that text if there is none.
 func (u *User) commonHead(kind gatehouse.Kind, prefix string) string {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -45,23 +47,27 @@ type earlier struct {
 
 // A viewer is who reads the stream.
 type viewer struct {
+	view  func() (v View, ok bool)
 	send  func(frame []byte)
 	ended func()
 	keys  []gatehouse.Key // that it shows
 }
 
 // Follow calls send with each frame, an event of a stream (text/event-stream), until stop is called: the
-// first one at once, with the id for Watch. All viewers are sent the same bytes, which must not be changed.
-// send must not block. ended is called once if the server stops. ok is false if there are too many viewers,
-// or the server stops already.
-func (m *Monitor) Follow(send func(frame []byte), ended func()) (stop func(), ok bool) {
+// first one at once, with the id for Watch. Viewers with the same view are sent the same bytes, which must not
+// be changed. view is asked before each frame, as rights change; while it is not ok, no frame is sent. send must
+// not block. ended is called once if the server stops. ok is false if there are too many viewers, or the
+// server stops already.
+func (m *Monitor) Follow(
+	view func() (v View, ok bool), send func(frame []byte), ended func(),
+) (stop func(), ok bool) {
 	id := fmt.Sprintf("%016x", rand.Uint64())
 	m.mu.Lock()
 	if m.feed.closed || len(m.feed.viewers) >= MaxViewers {
 		m.mu.Unlock()
 		return nil, false
 	}
-	m.feed.viewers[id] = &viewer{send: send, ended: ended}
+	m.feed.viewers[id] = &viewer{view: view, send: send, ended: ended}
 	begin := m.feed.quit == nil
 	if begin {
 		m.feed.quit = make(chan struct{})
@@ -170,14 +176,25 @@ func (m *Monitor) makeFrame(quit chan struct{}) {
 		return
 	}
 	frame := m.fillFrame(keys, found, now)
-	sends := make([]func([]byte), 0, len(m.feed.viewers))
-	for _, v := range m.feed.viewers {
-		sends = append(sends, v.send)
-	}
+	viewers := slices.Collect(maps.Values(m.feed.viewers))
 	m.mu.Unlock()
-	event := encodeEvent("frame", frame)
-	for _, send := range sends {
-		send(event)
+	sendFrame(frame, viewers)
+}
+
+// sendFrame sends a frame to viewers, to each what it may see.
+func sendFrame(frame frameJSON, viewers []*viewer) {
+	events := make(map[View][]byte, 1)
+	for _, v := range viewers {
+		view, ok := v.view()
+		if !ok {
+			continue
+		}
+		event := events[view]
+		if event == nil {
+			event = encodeEvent("frame", frame.shownTo(view))
+			events[view] = event
+		}
+		v.send(event)
 	}
 }
 
@@ -201,17 +218,18 @@ func (m *Monitor) watchedKeys() (keys []gatehouse.Key) {
 func (m *Monitor) fillFrame(
 	keys []gatehouse.Key, found map[gatehouse.Key]figures, now time.Time,
 ) frameJSON {
-	f := frameJSON{Now: now.UnixMilli(), Waiting: m.config.Gate.Waiting(), Viewers: len(m.feed.viewers)}
+	sums := sumsJSON{Waiting: m.config.Gate.Waiting(), Viewers: len(m.feed.viewers)}
+	f := frameJSON{Now: now.UnixMilli(), sumsJSON: &sums}
 	f.Rows = make([]Row, 0, len(keys))
 	if m.config.Names != nil {
-		f.Names = m.config.Names()
+		sums.Names = m.config.Names()
 	}
 	if m.config.Totals != nil {
 		granted, refused := m.config.Totals()
 		if !m.feed.at.IsZero() {
 			length := now.Sub(m.feed.at)
-			f.Granted = perSecond(int64(granted-m.feed.granted), length)
-			f.Refused = perSecond(int64(refused-m.feed.refused), length)
+			sums.Granted = perSecond(int64(granted-m.feed.granted), length)
+			sums.Refused = perSecond(int64(refused-m.feed.refused), length)
 		}
 		m.feed.granted, m.feed.refused = granted, refused
 	}
@@ -264,13 +282,18 @@ type helloJSON struct {
 }
 
 type frameJSON struct {
-	Now     int64   `json:"now"`
+	Now int64 `json:"now"`
+	*sumsJSON
+	Rows []Row `json:"rows"`
+}
+
+// sumsJSON is what a frame tells about all names together.
+type sumsJSON struct {
 	Names   int     `json:"names"`
 	Waiting int     `json:"waiting"`
 	Granted float64 `json:"granted"`
 	Refused float64 `json:"refused"`
 	Viewers int     `json:"viewers"`
-	Rows    []Row   `json:"rows"`
 }
 
 // A rowJSON is a row as frames and searches write it. What is not known is null.

@@ -50,7 +50,8 @@ type Query struct {
 	Text    string         // that the name has, in any letter case; "" for all names
 	Sort    string
 	Reverse bool
-	Limit   int // 1 to MaxRows
+	Limit   int  // 1 to MaxRows
+	View    View // of whoever asks; it must be comparable
 }
 
 // A Row is what a search and a frame tell of one name.
@@ -77,8 +78,8 @@ type Row struct {
 
 // A SearchResult is the first rows of a search in its order.
 type SearchResult struct {
-	Rows []Row
-	More bool // there are more rows than were asked for
+	Rows []Row // by the names that the gate knows; see Shown
+	More bool  // there are more rows than were asked for
 
 	// Partial says that there are more names than a search looks at.
 	Partial bool
@@ -86,6 +87,9 @@ type SearchResult struct {
 	// Fresh is how long the result is used again, and so after how long it is worth asking again.
 	Fresh time.Duration
 }
+
+// Shown returns the rows by the names that a viewer knows.
+func (r *SearchResult) Shown(view View) []Row { return shownRows(view, r.Rows) }
 
 // A cachedResult is a result that others may use, too.
 type cachedResult struct {
@@ -204,8 +208,9 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 			return s.visitName(gatehouse.Key{Kind: kind, Name: d.Name}, &d)
 		}
 		var err error
-		if s.endsEarly() {
-			err = m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind}, visit)
+		// Of few that may be seen among many, those that may not are not even looked at.
+		if head := s.headOf(kind); head != "" || s.endsEarly() {
+			err = m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind, Prefix: head}, visit)
 		} else {
 			err = m.config.Gate.VisitAllNames(ctx, kind, visit)
 		}
@@ -227,7 +232,8 @@ func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
 		return false
 	}
 	s.scanned++
-	if s.Text != "" && !strings.Contains(strings.ToLower(d.Name), s.Text) {
+	shown, ok := show(s.View, key)
+	if !ok || s.Text != "" && !strings.Contains(strings.ToLower(shown.Name), s.Text) {
 		return true
 	}
 	s.found++
@@ -243,6 +249,14 @@ func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
 		s.keepFirst(s.Limit)
 	}
 	return !s.endsEarly() || s.found <= s.Limit
+}
+
+// headOf is what all names of a kind begin with that are asked for.
+func (s *scan) headOf(kind gatehouse.Kind) string {
+	if s.View == nil {
+		return ""
+	}
+	return s.View.Head(kind)
 }
 
 // endsEarly reports whether the first names of a kind, in their order, are all that is asked for.

@@ -101,12 +101,14 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users.yaml")
 	ops, opsLine := newToken(t, "ops", "- {on: '*', do: manage}")
 	ann, annLine := newToken(t, "ann", "- {on: '*', do: read}", "- {on: 'lock/dep*', do: manage}")
+	tenant, tenantLine := newToken(t, "tenant", "- {on: '*', do: use}", "- {on: server/activity, do: read}")
+	tenantLine += "    prefix: team-1/\n"
 	write := func(lines ...string) {
 		if err := os.WriteFile(users, []byte("users:\n"+strings.Join(lines, "")), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	write(opsLine, annLine)
+	write(opsLine, annLine, tenantLine)
 	s := start(t, "--users", users)
 	for _, name := range []string{"deploy", "other"} {
 		s.get(t, "/v1/lock/"+name+"/acquire?key=a&owner=ci", "Authorization: Bearer "+ops)
@@ -134,6 +136,21 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	tab.click("Sign out")
 	tab.shows(t, "the question again", "document.querySelector('dialog input[type=password]') !== null")
 	tab.wantEval("what is left of the token", "sessionStorage.length", 0)
+
+	// A tenant sees its own names, by its own words, and no sums over those of others.
+	s.get(t, "/v1/lock/nightly/acquire?key=a&owner=cron", "Authorization: Bearer "+tenant)
+	tab.eval("location.hash = '#/'")
+	give(tenant)
+	tab.shows(t, "the tenant's name alone", "document.querySelectorAll('tbody tr').length === 1 && "+
+		shownText+".includes('nightly') && !document.querySelector('.totals')")
+	tab.photograph(t, "tenant-1280")
+	tab.wantEval("what it is told of others",
+		"['deploy','other','team-1'].filter(part => document.body.innerText.includes(part))", "[]")
+	tab.eval("location.hash = '#/lock/nightly'")
+	tab.says(t, "the tenant's holder", "nightly", "cron")
+	tab.eval("location.hash = '#/'")
+	tab.click("Sign out")
+	tab.shows(t, "the question again", "document.querySelector('dialog input[type=password]') !== null")
 
 	// A user that is gone is asked again, without a new visit.
 	give(ann)

@@ -54,6 +54,7 @@ func (s *Server) answerNames(ctx *fasthttp.RequestCtx, _ string) error {
 	if err != nil {
 		return err
 	}
+	query.View = viewOf(s.userOf(ctx))
 	within, cancel := context.WithTimeout(context.Background(), s.config.WriteTimeout)
 	defer cancel()
 	found, err := s.config.Activity.Search(within, query)
@@ -73,7 +74,7 @@ func (s *Server) answerNames(ctx *fasthttp.RequestCtx, _ string) error {
 		More    bool           `json:"more"`
 		Partial bool           `json:"partial"`
 		Fresh   int64          `json:"fresh"`
-	}{append([]activity.Row{}, found.Rows...), found.More, found.Partial, found.Fresh.Milliseconds()})
+	}{append([]activity.Row{}, found.Shown(query.View)...), found.More, found.Partial, found.Fresh.Milliseconds()})
 	return nil
 }
 
@@ -128,21 +129,36 @@ func (s *Server) answerHistory(ctx *fasthttp.RequestCtx, path string) error {
 	if p != nil {
 		return wrongParameter("%s", p.detail)
 	}
+	user := s.userOf(ctx)
+	err := user.Require(key.Kind, key.Name, gatehouse.LevelRead, "to look at")
+	if err != nil {
+		return err
+	}
+	key.Name = user.Inside(name)
 	within, cancel := context.WithTimeout(context.Background(), s.config.WriteTimeout)
 	defer cancel()
-	found, err := s.config.Gate.Describe(within, gate.Prefix{Kind: key.Kind, Prefix: name}, 1)
+	found, err := s.config.Gate.Describe(within, gate.Prefix{Kind: key.Kind, Prefix: key.Name}, 1)
 	if err != nil {
 		return err
 	}
 	// A name that does not exist has a history while it is remembered: it may come back.
 	s.config.Activity.Watch(viewer, []gatehouse.Key{key})
 	out := newHistoryJSON(key, found, s.config.Activity.History(key))
+	out.setName(name)
 	if s.config.Decisions != nil {
 		out.Granting = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Granted, key, namedUsers))
 		out.Refusing = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Refused, key, namedUsers))
 	}
 	writeJSON(&ctx.Response, out)
 	return nil
+}
+
+// setName sets what the name is called by the user.
+func (h *historyJSON) setName(name string) {
+	h.Name = name
+	if h.Now != nil {
+		h.Now.Key.Name = name
+	}
 }
 
 type historyJSON struct {
@@ -185,8 +201,8 @@ func newHistoryJSON(
 // its client leaves, or the server stops.
 type viewTask struct {
 	server *Server
-	allows func() bool // reports whether its user may still see it
-	busy   atomic.Bool // a goroutine sends the rest of a frame
+	view   func() (v activity.View, ok bool) // what its user may see now
+	busy   atomic.Bool                       // a goroutine sends the rest of a frame
 }
 
 // streamActivity begins a stream.
@@ -198,7 +214,7 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	from := readSender(&ctx.Request.Header)
 	w := &waiter{
-		server: s, task: &viewTask{server: s, allows: s.mayGoOn(ctx)}, responder: s.newResponder(ctx, &from),
+		server: s, task: &viewTask{server: s, view: s.currentView(ctx)}, responder: s.newResponder(ctx, &from),
 		stream: new(stream),
 	}
 	w.responder.maxWait = math.MaxInt64
@@ -208,8 +224,15 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 
 // followActivity has the frames sent to a waiter.
 func (v *viewTask) followActivity(w *waiter) (stop func()) {
+	view := func() (activity.View, bool) {
+		seen, ok := v.view()
+		if !ok {
+			go w.onHangup() // it ends with that; not here, where all viewers would wait for it
+		}
+		return seen, ok
+	}
 	stop, ok := v.server.config.Activity.Follow(
-		func(frame []byte) { v.sendFrame(w, frame) }, func() { w.onDecision(nil) })
+		view, func(frame []byte) { v.sendFrame(w, frame) }, func() { w.onDecision(nil) })
 	if !ok {
 		w.onDecision(nil)
 		return func() {}
@@ -223,10 +246,6 @@ func (v *viewTask) sendFrame(w *waiter, frame []byte) {
 	w.stream.mu.Lock()
 	defer w.stream.mu.Unlock()
 	if v.busy.Load() {
-		return
-	}
-	if !v.allows() {
-		go w.onHangup() // which needs the lock; it ends with that
 		return
 	}
 	sent, err := w.conn.writeNow(frame)

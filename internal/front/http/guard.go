@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/glob"
 	"github.com/valyala/fasthttp"
 )
@@ -26,8 +27,6 @@ type pageGuard struct {
 	// open paths ask nobody: they tell nothing that is worth it, or what they tell is asked for by the
 	// handler itself.
 	open bool
-	// all paths tell about the names of all users, which are none of a user's who has a prefix.
-	all bool
 }
 
 // pageGuards are those of all pages and of the routes of this program. Any other path needs the right to
@@ -42,14 +41,14 @@ var pageGuards = map[string]pageGuard{
 	"/docs":              {key: access.ServerKey("docs"), level: gatehouse.LevelRead},
 	docsPath:             {key: access.ServerKey("docs"), level: gatehouse.LevelRead},
 	cyclesPath:           {key: access.ServerKey("cycles"), level: gatehouse.LevelRead},
-	topPath:              {key: access.ServerKey("top"), level: gatehouse.LevelRead, all: true},
+	topPath:              {key: access.ServerKey("top"), level: gatehouse.LevelRead},
 	decisionsPath:        {open: true}, // the name is judged by answerDecision
 
 	// The page, which tells nothing by itself, and what it asks for.
 	assetsPath:      {open: true},
-	"/v1/names":     {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
-	activityPath:    {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
-	"/v1/activity/": {key: access.ServerKey("activity"), level: gatehouse.LevelRead, all: true},
+	"/v1/names":     {key: access.ServerKey("activity"), level: gatehouse.LevelRead},
+	activityPath:    {key: access.ServerKey("activity"), level: gatehouse.LevelRead},
+	"/v1/activity/": {key: access.ServerKey("activity"), level: gatehouse.LevelRead},
 	"/v1/server":    {key: access.ServerKey("activity"), level: gatehouse.LevelRead},
 
 	"/capacity":            {key: access.ServerKey("capacity"), level: gatehouse.LevelRead},
@@ -103,14 +102,10 @@ func requirePage(user *access.User, path string) error {
 	if g == nil { // no path is open by accident
 		g = &pageGuard{key: access.ServerKey("unknown"), level: gatehouse.LevelManage}
 	}
-	switch {
-	case g.all && user.Prefix() != "":
-		return gatehouse.Errorf(gatehouse.CodeForbidden,
-			"%s tells about the names of all users, and user %s sees only its own", path, user.Name)
-	case !g.open:
-		return user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
+	if g.open {
+		return nil
 	}
-	return nil
+	return user.Require(g.key.Kind, g.key.Name, g.level, "to look at")
 }
 
 // takeRate counts a request that is put to no gate, where it would be counted. It rejects one of a user who
@@ -161,14 +156,35 @@ func (s *Server) checkRoute(ctx *fasthttp.RequestCtx, r *route, name string, fro
 	return true
 }
 
-// mayGoOn returns a function that reports whether the user of a request may still see what goes on.
-func (s *Server) mayGoOn(ctx *fasthttp.RequestCtx) func() bool {
-	login, ok := ctx.UserValue(loginKey).(*access.Login)
-	if !ok {
-		return func() bool { return s.config.Users == nil }
+// A userView is what a user may see of what goes on: the names that it may read, and what it calls them.
+type userView struct{ *access.User }
+
+// Show implements [activity.View].
+func (v userView) Show(key gatehouse.Key) (shown gatehouse.Key, ok bool) {
+	key.Name, ok = v.Outside(key.Name)
+	return key, ok && v.May(key.Kind, key.Name, gatehouse.LevelRead)
+}
+
+// viewOf returns what a user may see of what goes on, nil for everything.
+func viewOf(user *access.User) activity.View {
+	if user.SeesAll() {
+		return nil
 	}
-	return func() bool {
+	return userView{user}
+}
+
+// currentView returns a function that tells what the user of a request may see of what goes on now; ok is
+// false when that is nothing any more.
+func (s *Server) currentView(ctx *fasthttp.RequestCtx) func() (v activity.View, ok bool) {
+	login, known := ctx.UserValue(loginKey).(*access.Login)
+	return func() (activity.View, bool) {
+		if !known {
+			return nil, s.config.Users == nil
+		}
 		user := s.config.Users.Current(login)
-		return user != nil && requirePage(user, activityPath) == nil
+		if user == nil || requirePage(user, activityPath) != nil {
+			return nil, false
+		}
+		return viewOf(user), true
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/topk"
@@ -89,14 +90,13 @@ func (s *Server) answerTop(ctx *fasthttp.RequestCtx) {
 		p.writeTo(&ctx.Response, from.wantsJSON)
 		return
 	}
-	names := []topJSON{}
-	for _, n := range s.config.Decisions.TopNames(q.by, q.kind, q.k) {
-		names = append(names, topJSON{
-			Kind: n.Key.Kind.String(), Name: n.Key.Name, Count: rounded(n.Count), Excess: rounded(n.Excess),
-		})
+	view := viewOf(s.userOf(ctx))
+	names, users := s.topNames(q, view), []topJSON{}
+	// Users are counted over all names, which tells about names that cannot be seen.
+	if view == nil {
+		users = newTopJSON(s.config.Decisions.TopUsers(q.by, q.k))
 	}
 	// Hashed last, so that the order tells no more than the counts do.
-	users := newTopJSON(s.config.Decisions.TopUsers(q.by, q.k))
 	if q.hash {
 		for i := range names {
 			names[i].Name = hashedName(names[i].Name)
@@ -111,6 +111,26 @@ func (s *Server) answerTop(ctx *fasthttp.RequestCtx) {
 		Names    []topJSON `json:"names"`
 		Users    []topJSON `json:"users"`
 	}{q.by.String(), topk.HalfLife.Milliseconds(), names, users})
+}
+
+// topNames returns the names that were counted most of those that can be seen.
+func (s *Server) topNames(q topQuery, view activity.View) []topJSON {
+	names, most := []topJSON{}, q.k
+	if view != nil {
+		most = math.MaxInt // that are counted
+	}
+	for _, n := range s.config.Decisions.TopNames(q.by, q.kind, most) {
+		key, seen := n.Key, true
+		if view != nil {
+			key, seen = view.Show(key)
+		}
+		if seen && len(names) < q.k {
+			names = append(names, topJSON{
+				Kind: key.Kind.String(), Name: key.Name, Count: rounded(n.Count), Excess: rounded(n.Excess),
+			})
+		}
+	}
+	return names
 }
 
 // hashedName stands for a name that is not to be shown: the same for the same name on every server. Whoever

@@ -168,6 +168,8 @@ function Figure({ label, value, unit, tone }) {
 
 function Totals() {
 	const f = state.frame;
+	// A user who may not see all names is told no sums over all of them.
+	if (f && f.names === undefined) return null;
 	return html`<dl class="totals" aria-label="This server now">
 		<${Figure} label="Granted" value=${f ? perSecond(f.granted) : "–"} unit="/s" tone="granted" />
 		<${Figure} label="Refused" value=${f ? perSecond(f.refused) : "–"} unit="/s" tone="refused" />

@@ -57,7 +57,8 @@ async function ask(path, options = {}) {
 		headers.Authorization = "Bearer " + token;
 	}
 	const answer = await fetch(path, { ...options, headers, cache: "no-store", credentials: "omit" });
-	if (answer.status === 401) {
+	// The answer to what was asked before another token was given says nothing about that one.
+	if (answer.status === 401 && token === sessionStorage.getItem(tokenKey)) {
 		state.needsToken = true;
 		state.tokenRefused = Boolean(token);
 		changed();

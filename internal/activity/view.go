@@ -1,0 +1,50 @@
+package activity
+
+import (
+	"slices"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A View is what somebody may see. Views that are equal are shown the same; a nil View shows everything, by
+// the names that the gate knows.
+type View interface {
+	// Show returns a name of the gate as its viewer calls it; ok is false for one that it may not see.
+	Show(key gatehouse.Key) (shown gatehouse.Key, ok bool)
+	// Head is what all names of a kind begin with that it may see, as the gate knows them.
+	Head(kind gatehouse.Kind) string
+}
+
+// show is Show, of a view that may be nil.
+func show(view View, key gatehouse.Key) (shown gatehouse.Key, ok bool) {
+	if view == nil {
+		return key, true
+	}
+	return view.Show(key)
+}
+
+// shownRows returns the rows that a view shows, by the names that its viewer knows. The rows that it is given
+// stay as they are.
+func shownRows(view View, rows []Row) []Row {
+	if view == nil {
+		return rows
+	}
+	shown := make([]Row, 0, len(rows))
+	for _, row := range rows {
+		key, ok := view.Show(row.Key)
+		if ok {
+			row.Key = key
+			shown = append(shown, row)
+		}
+	}
+	return slices.Clip(shown)
+}
+
+// shownTo returns the frame as a view shows it. The sums tell about all names, so that only those see them
+// who see all names.
+func (f frameJSON) shownTo(view View) frameJSON {
+	if view != nil {
+		f.sumsJSON, f.Rows = nil, shownRows(view, f.Rows)
+	}
+	return f
+}

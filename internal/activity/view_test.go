@@ -1,0 +1,98 @@
+package activity
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A prefixView sees names with a prefix, without it.
+type prefixView string
+
+func (v prefixView) Show(key gatehouse.Key) (shown gatehouse.Key, ok bool) {
+	key.Name, ok = strings.CutPrefix(key.Name, string(v))
+	return key, ok
+}
+
+func (v prefixView) Head(gatehouse.Kind) string { return string(v) }
+
+// Viewers see the names of their view alone, by the names that it gives them, and no sums over others. A view
+// that ends gets nothing any more.
+func TestFramesOfViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, g := newMonitor(nil)
+		take(t, g, "blue/a")
+		take(t, g, "red/a")
+		var blue, again, red, all reader
+		may := true
+		view := func(v View) func() (View, bool) { return func() (View, bool) { return v, may } }
+		for _, f := range []struct {
+			view View
+			r    *reader
+		}{{prefixView("blue/"), &blue}, {prefixView("blue/"), &again}, {prefixView("red/"), &red}, {nil, &all}} {
+			stop, ok := m.Follow(view(f.view), f.r.send, f.r.end)
+			if !ok {
+				t.Fatal("a viewer was refused")
+			}
+			defer stop()
+		}
+		m.Watch(all.id(t), []gatehouse.Key{key("blue/a"), key("red/a")})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		for _, r := range []*reader{&blue, &red} {
+			got := string(r.last())
+			if strings.Contains(got, "blue") || strings.Contains(got, "red/") ||
+				strings.Count(got, `"name":"a"`) != 1 || strings.Contains(got, `"viewers"`) {
+				t.Errorf("a frame of a view is %s, want a alone and no sums", got)
+			}
+		}
+		if got := string(all.last()); !strings.Contains(got, `"name":"blue/a"`) ||
+			!strings.Contains(got, `"name":"red/a"`) || !strings.Contains(got, `"viewers":4`) {
+			t.Errorf("a frame of everything is %s, want both names and the sums", got)
+		}
+		if &blue.last()[0] != &again.last()[0] {
+			t.Error("viewers with the same view were sent frames of their own, want one for both")
+		}
+		may = false
+		before := string(blue.last())
+		time.Sleep(3 * time.Second)
+		if string(blue.last()) != before {
+			t.Errorf("a view that has ended was sent %s", blue.last())
+		}
+	})
+}
+
+// A search finds what its view shows, by any part of the name that its viewer knows, and in every order.
+func TestSearchOfViews(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, g := newMonitor(nil)
+		for _, name := range []string{"blue/b", "blue/a", "red/a", "blueish", "a"} {
+			take(t, g, name)
+		}
+		for _, sort := range Sorts() {
+			for text, want := range map[string]string{"": "a b", "a": "a", "lu": "", "blue": ""} {
+				q := Query{Sort: sort, Text: text, Limit: 10, View: prefixView("blue/")}
+				for range 2 { // the second time from memory
+					found, err := m.Search(t.Context(), q)
+					if err != nil {
+						t.Fatal(err)
+					}
+					var names []string
+					for _, row := range found.Shown(q.View) {
+						names = append(names, row.Key.Name)
+					}
+					if got := strings.Join(names, " "); got != want {
+						t.Errorf("sort %s, search %q: %q, want %q", sort, text, got, want)
+					}
+				}
+			}
+		}
+		found, err := m.Search(t.Context(), Query{Sort: sortName, Limit: 10})
+		if err != nil || len(found.Shown(nil)) != 5 {
+			t.Errorf("everything is %v, %v, want 5 names", found.Rows, err)
+		}
+	})
+}
