@@ -54,10 +54,10 @@ type viewer struct {
 }
 
 // Follow calls send with each frame, an event of a stream (text/event-stream), until stop is called: the
-// first one at once, with the id for Watch. Viewers with the same view are sent the same bytes, which must not
-// be changed. view is asked before each frame, as rights change; while it is not ok, no frame is sent. send must
-// not block. ended is called once if the server stops. ok is false if there are too many viewers, or the
-// server stops already.
+// first one at once, with the id for Watch. Viewers with the same view are sent the same bytes, which must
+// not be changed. view is asked before each frame, as rights change; while it is not ok, no frame is sent.
+// send must not block. ended is called once if the server stops. ok is false if there are too many viewers,
+// or the server stops already.
 func (m *Monitor) Follow(
 	view func() (v View, ok bool), send func(frame []byte), ended func(),
 ) (stop func(), ok bool) {

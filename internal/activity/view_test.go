@@ -29,11 +29,10 @@ func TestFramesOfViews(t *testing.T) {
 		var blue, again, red, all reader
 		may := true
 		view := func(v View) func() (View, bool) { return func() (View, bool) { return v, may } }
-		for _, f := range []struct {
-			view View
-			r    *reader
-		}{{prefixView("blue/"), &blue}, {prefixView("blue/"), &again}, {prefixView("red/"), &red}, {nil, &all}} {
-			stop, ok := m.Follow(view(f.view), f.r.send, f.r.end)
+		for r, v := range map[*reader]View{
+			&blue: prefixView("blue/"), &again: prefixView("blue/"), &red: prefixView("red/"), &all: nil,
+		} {
+			stop, ok := m.Follow(view(v), r.send, r.end)
 			if !ok {
 				t.Fatal("a viewer was refused")
 			}
@@ -76,17 +75,7 @@ func TestSearchOfViews(t *testing.T) {
 			for text, want := range map[string]string{"": "a b", "a": "a", "lu": "", "blue": ""} {
 				q := Query{Sort: sort, Text: text, Limit: 10, View: prefixView("blue/")}
 				for range 2 { // the second time from memory
-					found, err := m.Search(t.Context(), q)
-					if err != nil {
-						t.Fatal(err)
-					}
-					var names []string
-					for _, row := range found.Shown(q.View) {
-						names = append(names, row.Key.Name)
-					}
-					if got := strings.Join(names, " "); got != want {
-						t.Errorf("sort %s, search %q: %q, want %q", sort, text, got, want)
-					}
+					wantShown(t, m, q, want)
 				}
 			}
 		}
@@ -95,4 +84,20 @@ func TestSearchOfViews(t *testing.T) {
 			t.Errorf("everything is %v, %v, want 5 names", found.Rows, err)
 		}
 	})
+}
+
+// wantShown wants names from a search, in this order.
+func wantShown(t *testing.T, m *Monitor, q Query, want string) {
+	t.Helper()
+	found, err := m.Search(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, row := range found.Shown(q.View) {
+		names = append(names, row.Key.Name)
+	}
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("sort %s, search %q: %q, want %q", q.Sort, q.Text, got, want)
+	}
 }

@@ -69,12 +69,13 @@ func (s *Server) answerNames(ctx *fasthttp.RequestCtx, _ string) error {
 		}
 		s.config.Activity.Watch(viewer, keys)
 	}
+	shown := append([]activity.Row{}, found.Shown(query.View)...) // in JSON an array, also without any
 	writeJSON(&ctx.Response, struct {
 		Names   []activity.Row `json:"names"`
 		More    bool           `json:"more"`
 		Partial bool           `json:"partial"`
 		Fresh   int64          `json:"fresh"`
-	}{append([]activity.Row{}, found.Shown(query.View)...), found.More, found.Partial, found.Fresh.Milliseconds()})
+	}{shown, found.More, found.Partial, found.Fresh.Milliseconds()})
 	return nil
 }
 
@@ -214,8 +215,8 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 	}
 	from := readSender(&ctx.Request.Header)
 	w := &waiter{
-		server: s, task: &viewTask{server: s, view: s.currentView(ctx)}, responder: s.newResponder(ctx, &from),
-		stream: new(stream),
+		server: s, task: &viewTask{server: s, view: s.currentView(ctx)},
+		responder: s.newResponder(ctx, &from), stream: new(stream),
 	}
 	w.responder.maxWait = math.MaxInt64
 	w.parkAfterHandler(ctx)
