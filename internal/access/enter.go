@@ -123,18 +123,23 @@ func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command) (fresh bool, err
 	return false, nil
 }
 
-// Leave notes what became of a command that Enter has let in, and makes its decision one that the user may
-// see. key and cmd are those that the gate knows; d is nil if there is no decision.
-func (e *Pass) Leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
+// Leave notes what became of a command that Enter has let in, and makes its decision, or the error in its
+// place, one that the user may see. key and cmd are those that the gate knows.
+func (e *Pass) Leave(
+	key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision, err error,
+) (shown error) {
 	u := e.user
 	if u == nil {
-		return
+		return err
+	}
+	if err != nil {
+		d = nil
 	}
 	if u.most.Names > 0 || u.most.Holders > 0 {
 		u.settle(key, cmd, d)
 	}
 	if d == nil {
-		return
+		return u.HideError(err)
 	}
 	switch granted := d.Outcome == gatehouse.Granted; {
 	case d.Resized:
@@ -148,6 +153,7 @@ func (e *Pass) Leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Dec
 	if d.Report != nil {
 		d.Report = u.hideReport(d.Report)
 	}
+	return nil
 }
 
 // TakeBack notes that what a command was granted is taken back, as its client is gone. It may come after
@@ -307,10 +313,16 @@ func memberCommand(cmd *gatehouse.GrantCommand, m *gatehouse.Member) gatehouse.C
 }
 
 // LeaveGrant is Leave for a command about several names.
-func (e *Pass) LeaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
+func (e *Pass) LeaveGrant(
+	cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision, err error,
+) (shown error) {
 	u := e.user
 	if u == nil {
-		return
+		return err
+	}
+	if err != nil {
+		e.leaveGrant(cmd, nil)
+		return u.HideError(err)
 	}
 	e.leaveGrant(cmd, d)
 	for i := range d.Want {
@@ -325,9 +337,10 @@ func (e *Pass) LeaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 		m.Key.Name, _ = u.Outside(m.Key.Name)
 		m.Message = u.Hide(m.Message)
 	}
+	return nil
 }
 
-// leaveGrant notes how long what a grant began counts. d is nil if it was not put to the gate.
+// leaveGrant notes how long what a grant began counts. d is nil if there is no decision.
 func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
 	u := e.user
 	if u.most.Names == 0 && u.most.Holders == 0 {

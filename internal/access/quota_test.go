@@ -1,6 +1,7 @@
 package access
 
 import (
+	"errors"
 	"net/netip"
 	"strconv"
 	"strings"
@@ -41,7 +42,7 @@ type entered struct {
 	cmd   gatehouse.Command
 }
 
-func (e *entered) leave(d *gatehouse.Decision) { e.entry.Leave(e.key, &e.cmd, d) }
+func (e *entered) leave(d *gatehouse.Decision) { _ = e.entry.Leave(e.key, &e.cmd, d, nil) }
 
 func (b *quotaBench) wantQuota(err error, word string) {
 	b.Helper()
@@ -127,6 +128,37 @@ func TestNames(t *testing.T) {
 	b.now = b.now.Add(time.Hour)
 	if _, err := b.enter(gatehouse.GCRA, "c", count); err != nil {
 		t.Errorf("after the names are forgotten: %v, want none", err)
+	}
+}
+
+// What was decided counts for nothing if it was taken back, as when a new policy has ended the wait.
+func TestTakenBack(t *testing.T) {
+	b := newQuotaBench(t, "holders: 1")
+	acquire := gatehouse.Command{Op: gatehouse.OpAcquire, Expires: time.Hour, Cost: 1, Holder: "a"}
+	granted := gatehouse.Decision{Outcome: gatehouse.Granted, ExpiresAfter: time.Hour}
+	one, err := b.enter(gatehouse.Lock, "l", acquire)
+	if err != nil {
+		t.Fatal(err)
+	}
+	denied := errors.New("denied")
+	if err := one.entry.Leave(one.key, &one.cmd, &granted, denied); !errors.Is(err, denied) {
+		t.Errorf("Leave = %v, want %v", err, denied)
+	}
+	joint := gatehouse.GrantCommand{
+		Op: gatehouse.OpAcquire, ID: "g", Expires: time.Hour,
+		Want: []gatehouse.Member{{Key: gatehouse.Key{Kind: gatehouse.Lock, Name: "m"}, Cost: 1}},
+	}
+	entry, err := b.user.EnterGrant(&joint)
+	if err != nil {
+		t.Fatalf("after the first was taken back: %v, want none", err)
+	}
+	d := gatehouse.GrantDecision{Outcome: gatehouse.Granted, ExpiresAfter: time.Hour}
+	d.Want = []gatehouse.MemberDecision{{Key: joint.Want[0].Key}}
+	if err := entry.LeaveGrant(&joint, &d, denied); !errors.Is(err, denied) {
+		t.Errorf("LeaveGrant = %v, want %v", err, denied)
+	}
+	if _, err := b.enter(gatehouse.Lock, "n", acquire); err != nil {
+		t.Errorf("after the grant was taken back: %v, want none", err)
 	}
 }
 

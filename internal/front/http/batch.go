@@ -105,12 +105,7 @@ func (b *batchTask) leaveUser() {
 		if c.fault != nil || b.keys == nil {
 			continue
 		}
-		d := c.Decision
-		if c.Err != nil {
-			d = nil
-		}
-		c.entry.Leave(c.Key, &c.Command, d)
-		c.Err = c.entry.User().HideError(c.Err)
+		c.Err = c.entry.Leave(c.Key, &c.Command, c.Decision, c.Err)
 	}
 }
 

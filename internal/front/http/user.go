@@ -2,6 +2,7 @@ package http
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 
 	"github.com/gatehousehq/gatehouse"
@@ -174,30 +175,20 @@ func (w *waiter) leaveUser() {
 	w.user.wait.End()
 	switch t := w.task.(type) {
 	case *grantTask:
-		w.user.entry.LeaveGrant(&t.Command, &t.Decision)
-		t.Err = w.shownError(t.Err)
+		t.Err = w.user.entry.LeaveGrant(&t.Command, &t.Decision, w.deniedOr(t.Err))
 	case *levels:
-		w.user.entry.LeaveGrant(&t.Command, &t.Decision)
-		t.Err = w.shownError(t.Err)
+		t.Err = w.user.entry.LeaveGrant(&t.Command, &t.Decision, w.deniedOr(t.Err))
 	case nil:
-		d := w.Decision
-		if w.Err != nil {
-			d = nil
-		}
-		w.user.entry.Leave(w.Key, &w.Command, d)
-		w.Err = w.shownError(w.Err)
+		w.Err = w.user.entry.Leave(w.Key, &w.Command, w.Decision, w.deniedOr(w.Err))
 	}
 }
 
-// shownError returns the error that the user is shown: why its wait was ended, if that was the reason.
-func (w *waiter) shownError(err error) error {
+// deniedOr returns why the wait of a request was ended, or else its error. What was decided before the wait
+// was ended is taken back.
+func (w *waiter) deniedOr(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	// Whatever was decided meanwhile, deny has taken it back.
-	if w.user.denied != nil {
-		return w.user.denied
-	}
-	return w.user.entry.User().HideError(err)
+	return cmp.Or(w.user.denied, err)
 }
 
 // beginWait counts a request that is to be parked. It reports false if it was refused: the user has as many
@@ -241,7 +232,9 @@ func (w *waiter) endWait() {
 func (w *waiter) deny(err error) {
 	w.mu.Lock()
 	finished := w.finished
-	w.user.denied = err
+	if !finished { // else its answer is on its way, and what it was granted is not taken back
+		w.user.denied = err
+	}
 	w.mu.Unlock()
 	if !finished {
 		w.server.config.Users.CountFailure(protocolName, err, "", w.user.entry.User())

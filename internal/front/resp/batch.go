@@ -147,8 +147,7 @@ func (s *session) answerBatch(b *rateBatch) {
 	for _, call := range b.calls[:len(b.submitted)] {
 		d, err := call.Decision, call.Err
 		if call.entry.User() != nil {
-			call.entry.Leave(call.Key, &call.Command, decisionOf(d, err))
-			err = call.entry.User().HideError(err)
+			err = call.entry.Leave(call.Key, &call.Command, d, err)
 		}
 		s.countAnswer(b.key, call.Command.Op, d, err)
 		switch {
@@ -162,14 +161,6 @@ func (s *session) answerBatch(b *rateBatch) {
 			call.rate.answer(&s.loop.reply, call.rate.resultOf(d))
 		}
 	}
-}
-
-// decisionOf is the decision, nil if there is an error in its place.
-func decisionOf(d *gatehouse.Decision, err error) *gatehouse.Decision {
-	if err != nil {
-		return nil
-	}
-	return d
 }
 
 // resultOf is what a decision means in the words of a rate.

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"sync"
 
 	"github.com/gatehousehq/gatehouse"
@@ -77,7 +78,9 @@ func (s *session) beginWait(g *guest, wait access.Wait, cancel func()) {
 	deny := func(err error) {
 		g.mu.Lock()
 		late := g.answered
-		g.denied = err
+		if !late {
+			g.denied = err
+		}
 		g.mu.Unlock()
 		if !late {
 			s.server.config.Users.CountFailure(protocolName, err, s.client.Addr().String(), g.entry.User())
@@ -97,15 +100,8 @@ func (c *nativeCall) leaveCall() {
 	if g == nil {
 		return
 	}
-	if denied := g.end(); denied != nil {
-		c.Err = denied
-	}
-	d := c.Decision
-	if c.Err != nil {
-		d = nil
-	}
-	g.entry.Leave(c.Key, &c.Command, d)
-	c.Err = g.entry.User().HideError(c.Err)
+	// What was decided before the wait was ended is taken back.
+	c.Err = g.entry.Leave(c.Key, &c.Command, c.Decision, cmp.Or(g.end(), c.Err))
 }
 
 // leaveGrant is leaveCall for a command about several names.
@@ -114,11 +110,7 @@ func (g *jointCall) leaveGrant() {
 	if of == nil {
 		return
 	}
-	if denied := of.end(); denied != nil {
-		g.Err = denied
-	}
-	of.entry.LeaveGrant(&g.Command, &g.Decision)
-	g.Err = of.entry.User().HideError(g.Err)
+	g.Err = of.entry.LeaveGrant(&g.Command, &g.Decision, cmp.Or(of.end(), g.Err))
 }
 
 // end ends the wait of a command that is answered now, and returns why it was ended before, if it was.
