@@ -113,6 +113,7 @@ func (proc *serverProcess) newUsers(p *servePlan, metrics *prometheus.Registry) 
 	}
 	users := access.NewUsers(p.policy, time.Now)
 	users.Register(metrics, proc.log)
+	users.LookUp(proc.gate)
 	if proxies, _ := s.trusted(); !s.insecure {
 		users.RefusePlain(proxies)
 	}

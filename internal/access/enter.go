@@ -356,7 +356,7 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 	for i := range d.Want {
 		m := &d.Want[i]
 		u.settle(m.Key, &one, &gatehouse.Decision{
-			Outcome: d.Outcome, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter,
+			Outcome: d.Outcome, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter, Fence: d.Fence,
 		})
 	}
 }

@@ -47,6 +47,9 @@ type Users struct {
 
 	failures failureCounts
 
+	gate       gatehouse.Gate // what has begun is looked up by it; nil if it is not
+	recounting atomic.Bool
+
 	refusePlain bool
 	proxies     []netip.Prefix
 }

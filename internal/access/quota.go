@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -26,9 +27,10 @@ type usage struct {
 	waiters, connections atomic.Int64
 	next                 atomic.Int64 // the instant from which the rate lets a request through; Unix ns
 
-	mu    sync.Mutex
-	names map[gatehouse.Key]int64 // until when each counts, Unix ns
-	holds map[holdKey]int64       // the same
+	mu          sync.Mutex
+	names       begunSet[gatehouse.Key]
+	holds       begunSet[holdKey]
+	recountNext int64 // when they may be looked up again; Unix ns
 }
 
 // A holdKey is one hold of a user.
@@ -44,7 +46,7 @@ func (u *User) now() int64 { return u.users.now().UnixNano() }
 func (u *Users) usageOf(name string, most *quotas) *usage {
 	have := u.usage[name]
 	if have == nil {
-		have = &usage{names: make(map[gatehouse.Key]int64), holds: make(map[holdKey]int64)}
+		have = &usage{names: newBegunSet[gatehouse.Key](), holds: newBegunSet[holdKey]()}
 		u.usage[name] = have
 	}
 	have.most.Store(most)
@@ -114,19 +116,10 @@ func (u *Users) forgetUsage(p *Policy) {
 func (v *usage) isEmpty(now int64) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	sweep(v.names, now)
-	sweep(v.holds, now)
-	return len(v.names)+len(v.holds) == 0 && v.waiters.Load() == 0 && v.connections.Load() == 0 &&
+	v.names.sweep(now)
+	v.holds.sweep(now)
+	return len(v.names.all)+len(v.holds.all) == 0 && v.waiters.Load() == 0 && v.connections.Load() == 0 &&
 		v.next.Load() <= now
-}
-
-// sweep drops what counts no more.
-func sweep[K comparable](all map[K]int64, now int64) {
-	for key, until := range all {
-		if until <= now {
-			delete(all, key)
-		}
-	}
 }
 
 // overQuota is the error of a user who has as much as it may.
@@ -189,16 +182,14 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 	v := u.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, known := v.names[key]; known {
+	if _, known := v.names.all[key]; known {
 		return nil
 	}
-	if int64(len(v.names)) >= u.most.Names {
-		sweep(v.names, now)
-	}
-	if int64(len(v.names)) >= u.most.Names {
+	if !v.names.hasRoom(u.most.Names, now) {
+		u.users.startRecount(v, now)
 		return u.overQuota("names", u.most.Names)
 	}
-	v.names[key] = now + int64(nameAtLeast)
+	v.names.set(key, begun{until: now + int64(nameAtLeast)})
 	return nil
 }
 
@@ -211,17 +202,15 @@ func (u *User) beginHold(key gatehouse.Key, holder string, now int64) (fresh boo
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	one := holdKey{key, holder}
-	if _, known := v.holds[one]; known {
+	if _, known := v.holds.all[one]; known {
 		return false, nil
 	}
-	if int64(len(v.holds)) >= u.most.Holders {
-		sweep(v.holds, now)
-	}
-	if int64(len(v.holds)) >= u.most.Holders {
+	if !v.holds.hasRoom(u.most.Holders, now) {
+		u.users.startRecount(v, now)
 		return false, u.overQuota("holders", u.most.Holders)
 	}
 	// It counts from here on, as many may be asked for at the same time.
-	v.holds[one] = pending
+	v.holds.set(one, begun{until: pending})
 	return true, nil
 }
 
@@ -229,7 +218,7 @@ func (u *User) beginHold(key gatehouse.Key, holder string, now int64) (fresh boo
 func (u *User) endHold(key gatehouse.Key, holder string) {
 	u.usage.mu.Lock()
 	defer u.usage.mu.Unlock()
-	delete(u.usage.holds, holdKey{key, holder})
+	delete(u.usage.holds.all, holdKey{key, holder})
 }
 
 // Instants that do not come: of a hold that does not end, and of one that was asked for.
@@ -266,33 +255,35 @@ func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.De
 		return
 	}
 	// A name may have been dropped while the command waited in line. What it is granted counts all the same.
-	_, known := v.names[key]
+	name, known := v.names.all[key]
 	if known || granted && u.most.Names > 0 && mayBegin(key.Kind, cmd.Op) {
-		v.names[key] = max(v.names[key], endOf(now, nameLasts(cmd, d)))
+		name.until = max(name.until, endOf(now, nameLasts(cmd, d)))
+		v.names.set(key, name)
 	}
 	one := holdKey{key, cmd.Holder}
+	hold := v.holds.all[one]
 	switch {
 	case u.most.Holders == 0 || !holds(key.Kind):
 	case granted && (cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew):
-		v.holds[one] = endOf(now, d.ExpiresAfter)
+		v.holds.set(one, begun{endOf(now, d.ExpiresAfter), cmp.Or(d.Fence, hold.fence)})
 	case granted && cmd.Op == gatehouse.OpRelease:
-		delete(v.holds, one)
+		delete(v.holds.all, one)
 	// An acquire that fails leaves a hold that was there before.
-	case cmd.Op == gatehouse.OpAcquire && v.holds[one] == pending:
-		delete(v.holds, one)
+	case cmd.Op == gatehouse.OpAcquire && hold.until == pending:
+		delete(v.holds.all, one)
 	}
 }
 
 // forgetName ends the counting of a name that was deleted, and of all holds of it. Acquires under way go on.
 // The lock is held.
 func (v *usage) forgetName(key gatehouse.Key) {
-	delete(v.names, key)
+	delete(v.names.all, key)
 	if !holds(key.Kind) {
 		return
 	}
-	for one, until := range v.holds {
-		if one.key == key && until != pending {
-			delete(v.holds, one)
+	for one, c := range v.holds.all {
+		if one.key == key && c.until != pending {
+			delete(v.holds.all, one)
 		}
 	}
 }

@@ -2,11 +2,15 @@ package e2e
 
 import (
 	"encoding/base64"
+	"fmt"
 	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/internal/redistest"
 )
 
 // TestBeyondLimits has a user begin a limiter without a limit, whose default is more than the user may have.
@@ -173,5 +177,46 @@ func TestBasicOfBrowsers(t *testing.T) {
 		if response.StatusCode != c.want {
 			t.Errorf("Basic from %s = %d, want %d", c.agent, response.StatusCode, c.want)
 		}
+	}
+}
+
+// TestQuotasAreGivenBack has what a user began end elsewhere: released at another server, and deleted and
+// evicted by an operator. The user gets it back although it would have counted for an hour.
+func TestQuotasAreGivenBack(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	writeUsers(t, file, [2]string{"ops", `may: [{on: "*", do: manage}]`},
+		[2]string{"ci", `may: [{on: "*", do: use}]` + "\n    at-most: {holders: 3, names: 5}"})
+	servers := startShared(t, redistest.Start(t), 2, "--users", file)
+	here, there := servers[0], servers[1]
+	acquire := func(name string) int {
+		got := <-here.postAs(t, "ci", "lock/"+name+"/acquire?key=k&maxwait=0&expires=3600000", "")
+		return got.status
+	}
+	for i := range 3 {
+		if got := acquire(fmt.Sprint("n", i)); got != 200 {
+			t.Fatalf("hold %d = %d, want 200", i, got)
+		}
+	}
+	for i, end := range []func(name string){
+		func(name string) { <-there.postAs(t, "ci", "lock/"+name+"/release?key=k", "") },
+		func(name string) {
+			there.ask(t, asked{method: "DELETE", path: "/v1/lock/" + name, token: canary + "ops"})
+		},
+		func(name string) {
+			_, text := there.ask(t, asked{method: "GET", path: "/v1/lock/" + name + "/holders",
+				token: canary + "ops"})
+			_, id, _ := strings.Cut(text, `"holders":[{"id":"`)
+			id, _, _ = strings.Cut(id, `"`)
+			<-there.postAs(t, "ops", "lock/"+name+"/evict?now=true&id="+id, "")
+		},
+	} {
+		end(fmt.Sprint("n", i))
+		await.True(t, fmt.Sprintf("the user has room again after the end of n%d", i), func() bool {
+			return acquire(fmt.Sprint("again", i)) == 200
+		})
+	}
+	if got := acquire("beyond"); got != 429 {
+		t.Errorf("one more than the quota = %d, want 429", got)
 	}
 }

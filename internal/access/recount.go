@@ -1,0 +1,180 @@
+package access
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// This file is how quotas count. What a user begins counts until its time is over. It may end before:
+// released at another server, deleted, evicted. Only the store knows that, so that what a user has begun is
+// looked up when that is as much as it may have.
+
+// A begun is one name or hold that a user has begun.
+type begun struct {
+	until int64  // Unix ns
+	fence uint64 // of a hold
+}
+
+// A begunSet is what counts until it ends. Make one with newBegunSet.
+type begunSet[K comparable] struct {
+	all map[K]begun
+	due int64 // nothing ends before; Unix ns
+}
+
+func newBegunSet[K comparable]() begunSet[K] { return begunSet[K]{make(map[K]begun), forever} }
+
+func (t *begunSet[K]) set(key K, c begun) {
+	t.all[key] = c
+	t.due = min(t.due, c.until)
+}
+
+// sweep drops what has ended.
+func (t *begunSet[K]) sweep(now int64) {
+	// A user at its quota who asks on and on must not have all of it looked at each time.
+	if now < t.due {
+		return
+	}
+	t.due = forever
+	for key, c := range t.all {
+		if c.until <= now {
+			delete(t.all, key)
+		} else {
+			t.due = min(t.due, c.until)
+		}
+	}
+}
+
+// hasRoom reports whether there are fewer than that.
+func (t *begunSet[K]) hasRoom(most, now int64) bool {
+	if int64(len(t.all)) >= most {
+		t.sweep(now)
+	}
+	return int64(len(t.all)) < most
+}
+
+// The limits of looking up.
+const (
+	recountEvery    = time.Second // of one user
+	recountLooks    = 1000        // questions to the store in one go; one server asks for one user at a time
+	recountPatience = 10 * time.Second
+)
+
+// LookUp has what users have begun looked up by a gate. It is called before the users are used.
+func (u *Users) LookUp(by gatehouse.Gate) { u.gate = by }
+
+// startRecount has a user's names and holds looked up, unless that was done just now. The lock of v is held.
+func (u *Users) startRecount(v *usage, now int64) {
+	if u.gate == nil || now < v.recountNext || !u.recounting.CompareAndSwap(false, true) {
+		return
+	}
+	v.recountNext = now + int64(recountEvery)
+	go func() { // ends with recountPatience at the latest
+		defer u.recounting.Store(false)
+		ctx, cancel := context.WithTimeout(context.Background(), recountPatience)
+		defer cancel()
+		r := recount{ctx: ctx, gate: u.gate, usage: v, left: recountLooks}
+		r.lookUpHolds()
+		r.lookUpNames()
+	}()
+}
+
+// A recount looks up what a user has begun.
+type recount struct {
+	ctx   context.Context
+	gate  gatehouse.Gate
+	usage *usage
+	left  int // questions that may be asked
+}
+
+// ask asks the store. ok is false if it did not answer, or was asked enough.
+func (r *recount) ask(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.Decision, ok bool) {
+	if r.left == 0 {
+		return d, false
+	}
+	r.left--
+	d, err := r.gate.Do(r.ctx, key, cmd)
+	return d, err == nil
+}
+
+// lookUpNames drops the names that the store has no more. A name that is begun just now is counted again when
+// its request is answered.
+func (r *recount) lookUpNames() {
+	v := r.usage
+	v.mu.Lock()
+	names := make([]gatehouse.Key, 0, min(r.left, len(v.names.all)))
+	for key := range v.names.all { // in another order each time, so that all have their turn
+		if len(names) == cap(names) {
+			break
+		}
+		names = append(names, key)
+	}
+	v.mu.Unlock()
+	for _, key := range names {
+		d, ok := r.ask(key, gatehouse.Command{Op: gatehouse.OpStats})
+		if !ok {
+			return
+		}
+		if d.Outcome == gatehouse.Missing {
+			v.mu.Lock()
+			delete(v.names.all, key)
+			v.mu.Unlock()
+		}
+	}
+}
+
+// lookUpHolds drops the holds that are none any more.
+func (r *recount) lookUpHolds() {
+	v := r.usage
+	held := make(map[gatehouse.Key]map[holdKey]begun)
+	v.mu.Lock()
+	for one, c := range v.holds.all {
+		switch {
+		case c.until == pending:
+			continue
+		case held[one.key] == nil && len(held) == r.left:
+			continue
+		case held[one.key] == nil:
+			held[one.key] = make(map[holdKey]begun)
+		}
+		held[one.key][one] = c
+	}
+	v.mu.Unlock()
+	for key, holds := range held {
+		there, ok := r.findFences(key)
+		if !ok {
+			return
+		}
+		v.mu.Lock()
+		for one, c := range holds {
+			// It may have been acquired again meanwhile.
+			_, isThere := slices.BinarySearch(there, c.fence)
+			if !isThere && v.holds.all[one] == c {
+				delete(v.holds.all, one)
+			}
+		}
+		v.mu.Unlock()
+	}
+}
+
+// findFences returns the fencing tokens of all holds of a name, in order.
+func (r *recount) findFences(key gatehouse.Key) (there []uint64, ok bool) {
+	after := uint64(0)
+	for {
+		d, ok := r.ask(key, gatehouse.Command{
+			Op: gatehouse.OpHolders, Fence: after, Amount: gatehouse.MaxListed,
+		})
+		if !ok || d.Report == nil {
+			return there, ok // without a name there are no holds
+		}
+		for i := range d.Report.Holders {
+			after = d.Report.Holders[i].Fence
+			there = append(there, after)
+		}
+		if d.Report.Next == "" {
+			return there, true
+		}
+	}
+}
