@@ -13,6 +13,7 @@ import (
 	"testing"
 	"text/template"
 
+	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"go.yaml.in/yaml/v4"
 )
 
@@ -37,12 +38,22 @@ type manifest struct {
 					Live  probe `yaml:"livenessProbe"`
 					Ready probe `yaml:"readinessProbe"`
 				}
+				Volumes []volume
 			}
 		}
 		Claims    []any `yaml:"volumeClaimTemplates"`
 		Endpoints []struct{ Port, Path string }
 	}
 	Data map[string]string
+}
+
+// A volume is one of a secret.
+type volume struct {
+	Name   string
+	Secret struct {
+		Name string `yaml:"secretName"`
+		Mode int    `yaml:"defaultMode"`
+	}
 }
 
 // A probe is one of Kubernetes.
@@ -108,6 +119,37 @@ func TestChartTLS(t *testing.T) {
 	}
 }
 
+// With a secret of users the servers have its file and are not insecure, with TLS or behind a proxy that ends it.
+func TestChartUsers(t *testing.T) {
+	users := filepath.Join(t.TempDir(), "users.yaml")
+	text := "users: [{name: ci, tokens: ['sha256:" + strings.Repeat("0a", 32) + "'], may: [{on: '*', do: use}]}]"
+	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pair := certstest.New(t).Server()
+	files := strings.NewReplacer("/etc/gatehouse-users/users.yaml", users,
+		"/etc/gatehouse-tls/tls.crt", pair.Cert, "/etc/gatehouse-tls/tls.key", pair.Key)
+	for _, values := range []string{
+		"{users: {secret: u}, tls: {secret: s}}", "{users: {secret: u}, flags: [--trusted-proxy=10.0.0.0/8]}",
+	} {
+		pod := render(t, "", values)["StatefulSet"].Spec.Template.Spec
+		args := pod.Containers[0].Args
+		if slices.Contains(args, "--insecure") || !slices.Contains(args, "--users=/etc/gatehouse-users/users.yaml") {
+			t.Errorf("%s: pods begin with %q, want --users and no --insecure", values, args)
+		}
+		mounted := slices.ContainsFunc(pod.Volumes, func(v volume) bool {
+			return v.Name == "users" && v.Secret.Name == "u" && v.Secret.Mode == 0o440
+		})
+		if !mounted {
+			t.Errorf("%s: pods have the volumes %+v, want that of the secret, for the group", values, pod.Volumes)
+		}
+		for i := range args {
+			args[i] = files.Replace(args[i])
+		}
+		ask(t, 0, []string{"GATEHOUSE_ADVERTISE=10.0.0.7:5506"}, append(args, "--check")...)
+	}
+}
+
 // checkPods has the program check what pods give it, with the file that they find.
 func checkPods(t *testing.T, workload manifest, templates string) {
 	t.Helper()
@@ -138,6 +180,7 @@ func TestChartRefuses(t *testing.T) {
 		"shape: redis":   "redis.url or redis.secret is needed",
 		"shape: elected": "capacity is needed",
 		"{shape: elected, capacity: 'resources: []'}": "etcd.endpoints is needed",
+		"users: {secret: gatehouse-users}":            "users.secret needs tls.secret",
 	} {
 		var all error
 		for _, err := range renderAll(t, "", values) {
@@ -233,6 +276,7 @@ func chartFunctions(all *template.Template) template.FuncMap {
 		},
 		"quote":      func(value any) string { return fmt.Sprintf("%q", fmt.Sprint(value)) },
 		"trunc":      func(n int, text string) string { return text[:min(n, len(text))] },
+		"contains":   func(part, text string) bool { return strings.Contains(text, part) },
 		"trimSuffix": func(suffix, text string) string { return strings.TrimSuffix(text, suffix) },
 		"sha256sum":  func(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) },
 		"fail":       func(text string) (string, error) { return "", errors.New(text) },

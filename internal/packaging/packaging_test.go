@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"github.com/gatehousehq/gatehouse/internal/servertest"
 	"go.yaml.in/yaml/v4"
 )
@@ -193,6 +194,48 @@ func TestCompose(t *testing.T) {
 	if !mounted[watching.Rules[0]] || watching.Scrape[0].Job != "gatehouse" ||
 		watching.Scrape[0].Static[0].Targets[0] != "gatehouse:5505" {
 		t.Errorf("Prometheus reads %+v, want the mounted rules and the service gatehouse:5505", watching)
+	}
+}
+
+// With TLS and users Compose starts a server that is not insecure, and Prometheus and the health command ask
+// where it answers in plain.
+func TestComposeTLS(t *testing.T) {
+	var file struct {
+		Services map[string]struct {
+			Command     []string
+			Environment map[string]string
+			Volumes     []string
+		}
+	}
+	decode(t, "compose-tls.yaml", readText(t, "compose/compose-tls.yaml"), &file)
+	server := file.Services["gatehouse"]
+	folder := t.TempDir()
+	pair := certstest.New(t).Server()
+	for name, text := range map[string]string{
+		"tls.crt": readText(t, pair.Cert), "tls.key": readText(t, pair.Key),
+		"users.yaml": "users: [{name: anonymous, may: [{on: 'server/health', do: read}]}]",
+	} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if mount := "./" + name + ":/etc/gatehouse/" + name + ":ro"; !slices.Contains(server.Volumes, mount) {
+			t.Errorf("Compose mounts %q, want %s", server.Volumes, mount)
+		}
+	}
+	command := slices.Clone(server.Command)
+	for i := range command {
+		command[i] = strings.Replace(command[i], "/etc/gatehouse/", folder+"/", 1)
+	}
+	health := server.Environment["GATEHOUSE_HEALTH"]
+	got := ask(t, 0, []string{"GATEHOUSE_HEALTH=" + health}, append(command, "--check")...)
+	if slices.Contains(command, "--insecure") || health == "" {
+		t.Errorf("Compose begins with %q and health at %q, which prints %s", command, health, got)
+	}
+	mount := file.Services["prometheus"].Volumes[0]
+	from, _, _ := strings.Cut(mount, ":")
+	if text := readText(t, "compose/"+from); !strings.Contains(text, `"gatehouse`+health+`"`) ||
+		strings.ReplaceAll(text, health, ":5505") != readText(t, "compose/prometheus.yaml") {
+		t.Errorf("Prometheus reads %s, want that of Compose without TLS, at %s", text, health)
 	}
 }
 
