@@ -145,8 +145,8 @@ dist: chart ## build all that people install into OUT (dist): archives, deb, rpm
 	$(MAKE) dist-clients
 	cd $(OUT) && sha256sum gatehouse* >SHA256SUMS && sha256sum --quiet --check SHA256SUMS
 
-chart: ## lint the Helm chart in its three shapes with Helm's linter, which is built once
-	cd internal/tools/helmlint && CGO_ENABLED=0 go run -trimpath . ../../packaging/chart values-redis.yaml values-elected.yaml
+chart: ## lint the Helm chart in its three shapes, and with TLS, with Helm's linter, which is built once
+	cd internal/tools/helmlint && CGO_ENABLED=0 go run -trimpath . ../../packaging/chart values-redis.yaml values-elected.yaml values-tls.yaml
 
 installed: ## install the deb in a bare Debian and ask its server, and run the image; as root, with a mirror of Debian
 	@command -v debootstrap >/dev/null || { echo "installing debootstrap with apt-get"; \

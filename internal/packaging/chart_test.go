@@ -119,29 +119,32 @@ func TestChartTLS(t *testing.T) {
 	}
 }
 
-// With a secret of users the servers have its file and are not insecure, with TLS or behind a proxy that ends it.
+// With a secret of users the servers have its file and are not insecure, with TLS or behind a proxy that ends
+// it.
 func TestChartUsers(t *testing.T) {
 	users := filepath.Join(t.TempDir(), "users.yaml")
-	text := "users: [{name: ci, tokens: ['sha256:" + strings.Repeat("0a", 32) + "'], may: [{on: '*', do: use}]}]"
+	text := "users: [{name: anonymous, may: [{on: '*', do: read}]}]"
 	if err := os.WriteFile(users, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	pair := certstest.New(t).Server()
 	files := strings.NewReplacer("/etc/gatehouse-users/users.yaml", users,
 		"/etc/gatehouse-tls/tls.crt", pair.Cert, "/etc/gatehouse-tls/tls.key", pair.Key)
+	const flag = "--users=/etc/gatehouse-users/users.yaml"
 	for _, values := range []string{
-		"{users: {secret: u}, tls: {secret: s}}", "{users: {secret: u}, flags: [--trusted-proxy=10.0.0.0/8]}",
+		readText(t, "chart/values-tls.yaml"),
+		"{users: {secret: gatehouse-users}, flags: [--trusted-proxy=10.0.0.0/8]}",
 	} {
 		pod := render(t, "", values)["StatefulSet"].Spec.Template.Spec
 		args := pod.Containers[0].Args
-		if slices.Contains(args, "--insecure") || !slices.Contains(args, "--users=/etc/gatehouse-users/users.yaml") {
+		if slices.Contains(args, "--insecure") || !slices.Contains(args, flag) {
 			t.Errorf("%s: pods begin with %q, want --users and no --insecure", values, args)
 		}
 		mounted := slices.ContainsFunc(pod.Volumes, func(v volume) bool {
-			return v.Name == "users" && v.Secret.Name == "u" && v.Secret.Mode == 0o440
+			return v.Name == "users" && v.Secret.Name == "gatehouse-users" && v.Secret.Mode == 0o440
 		})
 		if !mounted {
-			t.Errorf("%s: pods have the volumes %+v, want that of the secret, for the group", values, pod.Volumes)
+			t.Errorf("%s: pods have the volumes %+v, want the secret, for the group", values, pod.Volumes)
 		}
 		for i := range args {
 			args[i] = files.Replace(args[i])
