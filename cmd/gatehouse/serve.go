@@ -13,6 +13,7 @@ import (
 	httpfront "github.com/gatehousehq/gatehouse/internal/front/http"
 	"github.com/gatehousehq/gatehouse/internal/front/jarl"
 	"github.com/gatehousehq/gatehouse/internal/front/resp"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/valyala/fasthttp"
@@ -158,7 +159,7 @@ func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) 
 	front.Budget, front.Unaccepted = proc.budget, &proc.unaccepted
 	front.ConnsPerAddress = proc.connsPerAddress
 	front.ReadTimeout, front.WriteTimeout = s.readTimeout, s.writeTimeout
-	front.IdleTimeout, front.TLS = s.idleTimeout, proc.tls.forProtocol("http", "http/1.1")
+	front.IdleTimeout, front.TLS = s.idleTimeout, proc.tls.forProtocol(telemetry.HTTP, "http/1.1")
 	server, err := httpfront.New(front)
 	if err != nil {
 		return nil, err
@@ -180,7 +181,7 @@ func (proc *serverProcess) newRESPListener(
 		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: proc.budget,
 		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &proc.unaccepted,
 		Decisions: observer, Users: proc.users,
-		TLS: proc.tls.forProtocol("resp"),
+		TLS: proc.tls.forProtocol(telemetry.RESP),
 	})
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/config"
 	"github.com/gatehousehq/gatehouse/internal/election"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 	"google.golang.org/grpc/grpclog"
@@ -117,7 +118,7 @@ func (proc *serverProcess) newDoorman(p *servePlan, metrics *prometheus.Registry
 		Parents: c.parents, Leases: c.leases, Conns: p.maxConns,
 		ReadTimeout: p.readTimeout, WriteTimeout: p.writeTimeout, Budget: proc.budget,
 		ConnsPerAddress: proc.connsPerAddress, Unaccepted: &proc.unaccepted, Memory: proc.memory,
-		TLS: proc.tls.forProtocol("grpc", "h2"),
+		TLS: proc.tls.forProtocol(telemetry.GRPC, "h2"),
 		Limits: capacity.Limits{
 			Resources: c.maxResources, Leases: c.maxLeases, LeasesTotal: c.maxLeasesTotal,
 		},

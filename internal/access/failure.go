@@ -67,7 +67,7 @@ func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger) {
 
 // CountFailure counts a request that was refused with an error, and logs it unless another was logged a
 // moment ago. Errors of other sorts do not count. user is nil if it is not known. No token is ever logged.
-func (u *Users) CountFailure(protocol string, err error, address string, user *User) {
+func (u *Users) CountFailure(protocol string, err error, address netip.Addr, user *User) {
 	f := &u.failures
 	if f.total == nil || !IsRefusal(err) {
 		return
@@ -88,8 +88,8 @@ func (u *Users) CountFailure(protocol string, err error, address string, user *U
 	if user != nil {
 		name = user.Name
 	}
-	f.log.Warn("refused a request", "protocol", protocol, "reason", reason, "address", address, "user", name,
-		"more", silent)
+	f.log.Warn("refused a request", "protocol", protocol, "reason", reason, "address", address.String(),
+		"user", name, "more", silent)
 }
 
 // Audit logs what the user has managed or forced, and from where.

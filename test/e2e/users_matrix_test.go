@@ -212,6 +212,21 @@ func TestRightsOfCapacity(t *testing.T) {
 				c.http)
 		}
 	}
+	// Each refusal is counted once, by the protocol over which it came, and logged with its address.
+	_, text := s.ask(t, asked{method: "GET", path: "/metrics", token: canary + "manage"})
+	for _, protocol := range []string{"grpc", "http"} {
+		for reason, n := range map[string]int{"missing": 1, "wrong": 1, "forbidden": 4} {
+			want := fmt.Sprintf("gatehouse_auth_failures_total{protocol=%q,reason=%q} %d\n", protocol, reason,
+				n)
+			if !strings.Contains(text, want) {
+				t.Errorf("/metrics has no %s", want)
+			}
+		}
+	}
+	line := awaitLine(t, s.journal, "refused a request")
+	if !strings.Contains(line, `"address":"127.0.0.1"`) && !strings.Contains(line, `"address":"::1"`) {
+		t.Errorf("the log of a refusal is %s, want its address", line)
+	}
 }
 
 // TestUsersAreReadAgain changes the file under load: no request is answered by anything but one of its two

@@ -56,7 +56,6 @@ func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirec
 	}
 	if err == nil && s.config.Users != nil {
 		err = c.checkUser(method)
-		s.countRefusal(err, c.user)
 	}
 	if err != nil {
 		return redirect{}, err

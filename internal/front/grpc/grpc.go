@@ -113,7 +113,7 @@ func (s *Server) methodDesc(
 		user, err := s.identify(ctx)
 		if err == nil {
 			err = user.TakeRate()
-			s.countRefusal(err, user)
+			s.countRefusal(ctx, err, user)
 		}
 		if err != nil {
 			return nil, grpcError(err)
@@ -134,6 +134,7 @@ func (s *Server) methodDesc(
 		}
 		if err != nil {
 			s.freeCall(c)
+			s.countRefusal(ctx, err, user)
 			return nil, grpcError(err)
 		}
 		// After the decision: see sendServerTime.

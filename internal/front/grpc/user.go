@@ -2,21 +2,20 @@ package grpc
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/glob"
 	connections "github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/valyala/fasthttp"
 	"google.golang.org/grpc/metadata"
 )
 
 // This file is who a call is from. Without Config.Users nobody is asked.
-
-// protocolName is what this protocol is called in metrics and logs.
-const protocolName = "grpc"
 
 // identify returns who a call is from, nil if rights are off.
 func (s *Server) identify(ctx context.Context) (*access.User, error) {
@@ -48,7 +47,7 @@ func (s *Server) identify(ctx context.Context) (*access.User, error) {
 		return login, err
 	})
 	if err != nil {
-		users.CountFailure(protocolName, err, from.Address.String(), user)
+		s.countRefusal(ctx, err, user)
 		return nil, err
 	}
 	return user, nil
@@ -65,16 +64,21 @@ func (s *Server) mayCall(ctx context.Context, method string) error {
 	user, err := s.identify(ctx)
 	if err == nil {
 		err = user.Require(glob.Server, "reflection", gatehouse.LevelManage, "to look at")
-		s.countRefusal(err, user)
+		s.countRefusal(ctx, err, user)
 	}
 	return err
 }
 
-// countRefusal counts a call that is refused for who it is from.
-func (s *Server) countRefusal(err error, user *access.User) {
-	if s.config.Users != nil && err != nil {
-		s.config.Users.CountFailure(protocolName, err, "", user)
+// countRefusal counts a call that is refused for who it is from. Other errors do not count.
+func (s *Server) countRefusal(ctx context.Context, err error, user *access.User) {
+	if s.config.Users == nil || err == nil {
+		return
 	}
+	var address netip.Addr
+	if conn := connOf(ctx); conn != nil {
+		address = connections.Source(conn.Conn)
+	}
+	s.config.Users.CountFailure(telemetry.GRPC, err, address, user)
 }
 
 // userOf returns who a request of HTTP is from, nil if rights are off.
@@ -91,14 +95,13 @@ func (s *Server) userOf(ctx *fasthttp.RequestCtx) *access.User {
 // checkUser returns an error unless the user of a call may do all of it.
 func (c *capacityCall) checkUser(method rpc) error {
 	verb := "a lease of"
-	names := c.released
 	switch method {
 	case rpcDiscovery:
 		return nil
 	case rpcReleaseCapacity:
 		verb = "a release of"
 	}
-	for _, name := range names {
+	for _, name := range c.released {
 		if err := c.user.RequireAs(name, c.client, gatehouse.LevelUse, verb); err != nil {
 			return err
 		}

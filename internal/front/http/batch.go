@@ -94,7 +94,7 @@ func (b *batchTask) enterUser(user *access.User, address netip.Addr) {
 		if c.fault == nil {
 			c.entry, c.fault = user.Enter(&c.Key, &c.Command)
 			c.entry.Address = address
-			b.server.config.Users.CountFailure(protocolName, c.fault, address.String(), user)
+			b.server.config.Users.CountFailure(telemetry.HTTP, c.fault, address, user)
 		}
 	}
 }

@@ -8,14 +8,12 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/peer"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/valyala/fasthttp"
 )
 
 // This file is who a request is from. Without Config.Users nobody is asked.
-
-// protocolName is what this protocol is called in metrics and logs.
-const protocolName = "http"
 
 // loginKey is where a request has its login, for what outlives it.
 const loginKey = "gatehouse.login"
@@ -103,13 +101,14 @@ func (w *waiter) takeBackUser() {
 
 // refuseUser answers a request that is refused for who has sent it.
 func (s *Server) refuseUser(ctx *fasthttp.RequestCtx, from *sender, user *access.User, err error) {
-	s.config.Users.CountFailure(protocolName, err, ctx.RemoteIP().String(), user)
+	s.config.Users.CountFailure(telemetry.HTTP, err, peer.Source(ctx.Conn()), user)
 	f := userRejection(from, err)
 	s.rejectRequest(ctx, from, &f)
 }
 
-// refuseRoute is refuseUser for a route, which has counted the failure.
+// refuseRoute is refuseUser for the answer of a route, which finishPage counts.
 func (s *Server) refuseRoute(ctx *fasthttp.RequestCtx, from *sender, err error) {
+	s.config.Users.CountFailure(telemetry.HTTP, err, peer.Source(ctx.Conn()), from.user)
 	f := userRejection(from, err)
 	if f.authenticate != "" {
 		ctx.Response.Header.Set(fasthttp.HeaderWWWAuthenticate, f.authenticate)
@@ -237,7 +236,8 @@ func (w *waiter) deny(err error) {
 	}
 	w.mu.Unlock()
 	if !finished {
-		w.server.config.Users.CountFailure(protocolName, err, "", w.user.entry.User())
+		entry := &w.user.entry
+		w.server.config.Users.CountFailure(telemetry.HTTP, err, entry.Address, entry.User())
 		w.cancel()
 	}
 }

@@ -73,7 +73,7 @@ func (s *Server) admitsUser(c *connection) bool {
 	}
 	err := s.users.MayListen(s.key)
 	if err != nil {
-		s.users.CountFailure("jarl", err, c.RemoteAddr().String(), nil)
+		s.users.CountFailure(telemetry.JARL, err, peer.Source(c), nil)
 	}
 	return err == nil
 }

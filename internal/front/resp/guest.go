@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
 // A guest is what a command keeps of its user. A command without one is nobody's: rights are off.
@@ -83,7 +84,7 @@ func (s *session) beginWait(g *guest, wait access.Wait, cancel func()) {
 		}
 		g.mu.Unlock()
 		if !late {
-			s.server.config.Users.CountFailure(protocolName, err, s.client.Addr().String(), g.entry.User())
+			s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), g.entry.User())
 			cancel()
 		}
 	}

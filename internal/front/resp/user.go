@@ -7,12 +7,10 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
 // This file is who a connection is. Without Config.Users nobody is asked.
-
-// protocolName is what this protocol is called in metrics and logs.
-const protocolName = "resp"
 
 // maxUnknown is how much a client may send before it has said who it is, in bytes.
 const maxUnknown = 4 << 10
@@ -134,7 +132,7 @@ func (s *session) refuses(c *command) bool {
 		}
 		// A user that is gone from the file, or whose token is, has its connections ended.
 		s.answerError("NOAUTH", noAuthText)
-		users.CountFailure(protocolName, access.Missing(s.account().login), s.client.Addr().String(), nil)
+		users.CountFailure(telemetry.RESP, access.Missing(s.account().login), s.client.Addr(), nil)
 		s.last = s.last || s.account().proved
 		return true
 	}
@@ -179,7 +177,7 @@ func (s *session) countFor(user *access.User) error {
 
 // answerRefused answers a command that is refused for who has sent it.
 func (s *session) answerRefused(err error) {
-	s.server.config.Users.CountFailure(protocolName, err, s.client.Addr().String(), s.user())
+	s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), s.user())
 	s.answerError(codes[gatehouse.CodeOf(err)], refusedText(err))
 }
 
@@ -202,7 +200,7 @@ func (s *session) readLogin(name string, token []byte) *sessionLogin {
 	}
 	login, _, err := s.server.config.Users.LogIn(token, name, s.whence())
 	if err != nil {
-		s.server.config.Users.CountFailure(protocolName, err, s.client.Addr().String(), nil)
+		s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), nil)
 		s.answerError("WRONGPASS", wrongPassText)
 		return nil
 	}
