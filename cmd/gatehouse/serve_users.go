@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/certs"
+	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/filewatch"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -102,7 +103,9 @@ func (s *settings) checkReach() error {
 }
 
 // newUsers returns the users of a server, nil without a file of them. The file is followed in the background.
-func (proc *serverProcess) newUsers(p *servePlan, metrics *prometheus.Registry) *access.Users {
+func (proc *serverProcess) newUsers(
+	p *servePlan, metrics *prometheus.Registry, observer *decisions.Recorder,
+) *access.Users {
 	s := &p.users
 	if s.bouncer && s.file == "" && !s.insecure && !isLocalAddress(p.http) {
 		proc.log.Warn("other machines can reach this server, which asks nobody who they are, because "+
@@ -112,7 +115,7 @@ func (proc *serverProcess) newUsers(p *servePlan, metrics *prometheus.Registry) 
 		return nil
 	}
 	users := access.NewUsers(p.policy, time.Now)
-	users.Register(metrics, proc.log)
+	users.Register(metrics, proc.log, observer.CountRefusedUser)
 	users.LookUp(proc.gate)
 	if proxies, _ := s.trusted(); !s.insecure {
 		users.RefusePlain(proxies)

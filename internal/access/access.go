@@ -148,7 +148,8 @@ func (u *User) Require(kind gatehouse.Kind, name string, level gatehouse.Level, 
 	if u.May(kind, name, level) {
 		return nil
 	}
-	return u.refusal(verb+" "+glob.KindName(kind)+"/"+name, level)
+	return u.countRefused(gatehouse.Key{Kind: kind, Name: name},
+		u.refusal(verb+" "+glob.KindName(kind)+"/"+name, level))
 }
 
 // refusal is the error of a user who may not do something.
@@ -169,7 +170,8 @@ func (u *User) RequireAll(kind gatehouse.Kind, prefix string, level gatehouse.Le
 	if u.MayAll(kind, prefix, level) {
 		return nil
 	}
-	return u.refusal(verb+" all "+glob.KindName(kind)+"/"+prefix+"…", level)
+	return u.countRefused(gatehouse.Key{Kind: kind},
+		u.refusal(verb+" all "+glob.KindName(kind)+"/"+prefix+"…", level))
 }
 
 // RequireAs is Require for a client of a capacity's resource.
@@ -177,7 +179,8 @@ func (u *User) RequireAs(resource, client string, level gatehouse.Level, verb st
 	if u.MayAs(resource, client, level) {
 		return nil
 	}
-	return u.refusal(verb+" capacity/"+resource+" as client "+yamlnode.Quote(client), level)
+	return u.countRefused(gatehouse.Key{Kind: glob.Capacity, Name: resource},
+		u.refusal(verb+" capacity/"+resource+" as client "+yamlnode.Quote(client), level))
 }
 
 // Permissions are what the user may do: globs with the level that each gives, the most specific first.

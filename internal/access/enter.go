@@ -33,7 +33,17 @@ func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 	if u == nil {
 		return Pass{}, nil
 	}
-	if err := u.TakeRate(); err != nil {
+	asked := *key
+	pass, err := u.enter(key, cmd)
+	if err != nil {
+		return pass, u.countRefused(asked, err)
+	}
+	return pass, nil
+}
+
+// enter is Enter for a user that is not nil.
+func (u *User) enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
+	if err := u.takeRate(); err != nil {
 		return Pass{}, err
 	}
 	if err := u.check(*key, cmd); err != nil {
@@ -235,15 +245,15 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 	if u == nil {
 		return Pass{}, nil
 	}
-	if err := u.TakeRate(); err != nil {
-		return Pass{}, err
+	if err := u.takeRate(); err != nil {
+		return Pass{}, u.countRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
 	}
 	// Every name is judged before any is counted.
 	for i := range cmd.Want {
 		m := &cmd.Want[i]
 		one := memberCommand(cmd, m)
 		if err := u.check(m.Key, &one); err != nil {
-			return Pass{}, err
+			return Pass{}, u.countRefused(m.Key, err)
 		}
 		m.KeepLimit, m.NeedLimit, m.TellResize = one.KeepLimit, one.NeedLimit, one.TellResize
 		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
@@ -275,7 +285,9 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		if err != nil {
 			// Nothing is taken, so that what was counted before is not either.
 			entry.leaveGrant(cmd, nil)
-			return Pass{}, err
+			asked := cmd.Want[i].Key
+			asked.Name, _ = u.Outside(asked.Name)
+			return Pass{}, u.countRefused(asked, err)
 		}
 		entry.fresh = entry.fresh || fresh
 	}
@@ -298,7 +310,8 @@ func (e *Pass) JudgeGrant(op gatehouse.Op) func([]gatehouse.Member) error {
 			// A name outside was taken when the user had another prefix.
 			name, mine := u.Outside(want[i].Key.Name)
 			if !mine || !u.May(kind, name, level) {
-				return u.refusal(op.String()+" of a grant over "+glob.KindName(kind)+"/"+name, level)
+				return u.countRefused(gatehouse.Key{Kind: kind, Name: name},
+					u.refusal(op.String()+" of a grant over "+glob.KindName(kind)+"/"+name, level))
 			}
 		}
 		return nil

@@ -32,8 +32,9 @@ func IsRefusal(err error) bool {
 
 // failureCounts are the refusals of a server.
 type failureCounts struct {
-	total *prometheus.CounterVec
-	log   *slog.Logger
+	total   *prometheus.CounterVec
+	log     *slog.Logger
+	observe RefusalObserver
 
 	mu     sync.Mutex
 	logged time.Time
@@ -43,10 +44,16 @@ type failureCounts struct {
 // failureLogEvery is how often the log tells of refusals at most. A client in a loop must not fill it.
 const failureLogEvery = time.Second
 
-// Register has failures counted and logged.
-func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger) {
+// A RefusalObserver is told of each refusal of a known user: the user's name, what was asked for, as the gate
+// knows it, and whether it was a quota that refused, and not the rights. The key has no name where a
+// connection, a page of all names or any request was refused, and then perhaps no kind. It is called under
+// locks, and must not block.
+type RefusalObserver func(user string, key gatehouse.Key, quota bool)
+
+// Register has failures counted and logged. observe may be nil.
+func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger, observe RefusalObserver) {
 	f := &u.failures
-	f.log = log
+	f.log, f.observe = log, observe
 	f.total = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "gatehouse_auth_failures_total",
 		Help: "Requests that were refused for who sent them, by protocol and reason.",
@@ -63,6 +70,19 @@ func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger) {
 	if metrics != nil {
 		metrics.MustRegister(f.total, stale)
 	}
+}
+
+// countRefused tells the observer of an error that refuses the user something about a name, as the user calls
+// it, and returns the error. It tells of no other errors.
+func (u *User) countRefused(key gatehouse.Key, err error) error {
+	if err == nil || u.users == nil || u.users.failures.observe == nil || !IsRefusal(err) {
+		return err
+	}
+	if key.Name != "" && int(key.Kind) < gatehouse.Kinds {
+		key.Name = u.Inside(key.Name)
+	}
+	u.users.failures.observe(u.Name, key, gatehouse.CodeOf(err) == gatehouse.CodeQuota)
+	return err
 }
 
 // CountFailure counts a request that was refused with an error, and logs it unless another was logged a

@@ -150,7 +150,9 @@ func (v *usage) takeRate(limit gatehouse.Limit, now int64) bool {
 }
 
 // TakeRate counts one request of the user.
-func (u *User) TakeRate() error {
+func (u *User) TakeRate() error { return u.countRefused(gatehouse.Key{}, u.takeRate()) }
+
+func (u *User) takeRate() error {
 	if u == nil || u.most.Rate.Size == 0 || u.usage.takeRate(u.most.Rate, u.now()) {
 		return nil
 	}
@@ -165,7 +167,7 @@ func (u *User) OpenConnection() error {
 	n := u.usage.connections.Add(1)
 	if u.most.Connections > 0 && n > u.most.Connections {
 		u.usage.connections.Add(-1)
-		return u.overQuota("connections", u.most.Connections)
+		return u.countRefused(gatehouse.Key{}, u.overQuota("connections", u.most.Connections))
 	}
 	return nil
 }

@@ -7,12 +7,14 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/glob"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
 // counts are what is counted by kind, by rule and by user.
 type counts struct {
-	kinds  [gatehouse.Kinds]counted
+	// Of capacity and server, which are no kinds of the gate, only what is refused to users is counted.
+	kinds  [int(glob.Server) + 1]counted
 	rules  []counted // in the order of the configuration; the last is for names without a rule
 	names  []string
 	ruleOf func(gatehouse.Key) int
@@ -30,7 +32,8 @@ type counted struct {
 	near             atomic.Uint64
 	waited           atomic.Int64 // ns
 	vanished         atomic.Uint64
-	_                [24]byte
+	rights, quota    atomic.Uint64 // refusals of what a user may not do, and has too much of
+	_                [8]byte
 }
 
 // maxUsers is how many users have series of their own.
@@ -85,6 +88,25 @@ func (o *Recorder) CountVanished(key gatehouse.Key) {
 	}
 }
 
+// CountRefusedUser counts what was refused to a user, by its rights or by a quota. A key without a kind or a
+// name is that of what is about no name alone.
+func (o *Recorder) CountRefusedUser(user string, key gatehouse.Key, quota bool) {
+	c := &o.counts
+	c.kinds[key.Kind].addRefused(quota)
+	c.user(user).addRefused(quota)
+	if c.rules != nil && key.Name != "" && int(key.Kind) < gatehouse.Kinds {
+		c.rule(key).addRefused(quota)
+	}
+}
+
+func (c *counted) addRefused(quota bool) {
+	if quota {
+		c.quota.Add(1)
+	} else {
+		c.rights.Add(1)
+	}
+}
+
 func (c *counted) add(u *use) {
 	if u.outcome == gatehouse.Granted {
 		c.granted.Add(1)
@@ -123,17 +145,18 @@ func (c *counts) user(name string) *counted {
 
 // descriptions are those of the metrics. None has a label with a name of a controller.
 type descriptions struct {
-	nearByKind, waitedByKind, vanishedByKind, vanishedByRule *prometheus.Desc
+	nearByKind, waitedByKind, vanishedByKind, rightsByKind, vanishedByRule *prometheus.Desc
 
 	byRule, byUser groupDescriptions
 }
 
 // groupDescriptions are those of what is counted by rule or by user.
-type groupDescriptions struct{ decisions, near, waited *prometheus.Desc }
+type groupDescriptions struct{ decisions, near, waited, rights *prometheus.Desc }
 
 // The ends of HELP texts.
 const (
 	helpNear     = "Grants that left less than a tenth of a limit of at least 10"
+	helpRights   = "Requests of known users that were refused, as they may not do it or have reached a quota"
 	helpVanished = "Records that this server knew and a shared store has lost before their time"
 	helpWaited   = "Time that decided requests had waited in line, by the store's clock"
 )
@@ -147,12 +170,15 @@ func newDescriptions() descriptions {
 		return groupDescriptions{
 			desc("decisions_total", "Grants and refusals of what uses a name", "outcome"),
 			desc("near_limit_total", helpNear), desc("waited_seconds_total", helpWaited),
+			desc("rights_refused_total", helpRights, "reason"),
 		}
 	}
 	return descriptions{
 		prometheus.NewDesc("gatehouse_near_limit_total", helpNear+", by kind.", []string{"kind"}, nil),
 		prometheus.NewDesc("gatehouse_waited_seconds_total", helpWaited+", by kind.", []string{"kind"}, nil),
 		prometheus.NewDesc("gatehouse_vanished_total", helpVanished+", by kind.", []string{"kind"}, nil),
+		prometheus.NewDesc("gatehouse_rights_refused_total", helpRights+", by kind.",
+			[]string{"kind", "reason"}, nil),
 		prometheus.NewDesc("gatehouse_rule_vanished_total", helpVanished+", by rule.", []string{"rule"}, nil),
 		group("rule"), group("user"),
 	}
@@ -164,11 +190,13 @@ func (o *Recorder) Describe(to chan<- *prometheus.Desc) {
 	to <- d.nearByKind
 	to <- d.waitedByKind
 	to <- d.vanishedByKind
+	to <- d.rightsByKind
 	to <- d.vanishedByRule
 	for _, group := range []groupDescriptions{d.byRule, d.byUser} {
 		to <- group.decisions
 		to <- group.near
 		to <- group.waited
+		to <- group.rights
 	}
 }
 
@@ -176,11 +204,12 @@ func (o *Recorder) Describe(to chan<- *prometheus.Desc) {
 func (o *Recorder) Collect(to chan<- prometheus.Metric) {
 	c := &o.counts
 	for kind := range c.kinds {
-		label := gatehouse.Kind(kind).String() // below Kinds
+		label := glob.KindName(gatehouse.Kind(kind)) // below numKinds
 		sendCount(to, c.descriptions.nearByKind, float64(c.kinds[kind].near.Load()), label)
 		waited := time.Duration(c.kinds[kind].waited.Load())
 		sendCount(to, c.descriptions.waitedByKind, waited.Seconds(), label)
 		sendCount(to, c.descriptions.vanishedByKind, float64(c.kinds[kind].vanished.Load()), label)
+		c.kinds[kind].sendRights(to, c.descriptions.rightsByKind, label)
 	}
 	for i := range c.rules {
 		c.rules[i].send(to, &c.descriptions.byRule, c.names[i])
@@ -200,6 +229,13 @@ func (c *counted) send(to chan<- prometheus.Metric, as *groupDescriptions, label
 	sendCount(to, as.decisions, float64(c.refused.Load()), label, gatehouse.Refused.String())
 	sendCount(to, as.near, float64(c.near.Load()), label)
 	sendCount(to, as.waited, time.Duration(c.waited.Load()).Seconds(), label)
+	c.sendRights(to, as.rights, label)
+}
+
+// sendRights sends what was refused to users.
+func (c *counted) sendRights(to chan<- prometheus.Metric, as *prometheus.Desc, label string) {
+	sendCount(to, as, float64(c.rights.Load()), label, "forbidden")
+	sendCount(to, as, float64(c.quota.Load()), label, "quota")
 }
 
 func sendCount(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {

@@ -2,6 +2,7 @@ package decisions_test
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
+	"github.com/gatehousehq/gatehouse/internal/glob"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -114,6 +116,37 @@ func TestCountsByRuleAndUser(t *testing.T) {
 	if len(got) != 1002 || got["granted (others) "] != 100 || got["refused (others) "] != 100 {
 		t.Errorf("%d series of users, of which the others have %v and %v, want 1002, 100 and 100",
 			len(got), got["granted (others) "], got["refused (others) "])
+	}
+}
+
+// What is refused to a user is counted by kind, rule and user, with the rights apart from the quotas. What is
+// about no name has no rule.
+func TestCountsRefusedUsers(t *testing.T) {
+	r := decisions.New(decisions.Config{
+		Rules: []string{"lock/*"}, Now: time.Now, RuleOf: func(gatehouse.Key) int { return 0 },
+	})
+	for i := range 1200 {
+		r.CountRefusedUser(fmt.Sprintf("user-%d", i), gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}, i == 0)
+	}
+	r.CountRefusedUser("user-0", gatehouse.Key{}, true)
+	r.CountRefusedUser("user-0", gatehouse.Key{Kind: gatehouse.Lock}, false)
+	r.CountRefusedUser("user-0", gatehouse.Key{Kind: glob.Server, Name: "metrics"}, false)
+	r.CountRefusedUser("user-0", gatehouse.Key{Kind: glob.Capacity, Name: "a"}, false)
+	for metric, want := range map[string]map[string]float64{
+		"gatehouse_rights_refused_total": {
+			"lock forbidden ": 1200, "lock quota ": 1, "none quota ": 1, "server forbidden ": 1,
+			"capacity forbidden ": 1,
+		},
+		"gatehouse_rule_rights_refused_total": {"forbidden lock/* ": 1199, "quota lock/* ": 1},
+	} {
+		if got := series(t, r, metric); !maps.Equal(got, want) {
+			t.Errorf("%s = %v, want %v", metric, got, want)
+		}
+	}
+	got := series(t, r, "gatehouse_user_rights_refused_total")
+	if len(got) != 1002 || got["forbidden (others) "] != 200 || got["quota user-0 "] != 2 {
+		t.Errorf("%d series of users, want 1002, and 200 of the others: %v, %v", len(got),
+			got["forbidden (others) "], got["quota user-0 "])
 	}
 }
 
