@@ -62,7 +62,29 @@ func shownByAll(t *testing.T) (pages []string) {
 	overTLS := &server{address: health}
 	return []string{
 		onDisk.get(t, "/metrics").body, onRedis.get(t, "/metrics").body, overTLS.get(t, "/metrics").body,
+		shownWithUsers(t),
 	}
+}
+
+// shownWithUsers is what a server with users shows that has refused a right, and a wrong token.
+func shownWithUsers(t *testing.T) string {
+	t.Helper()
+	file, config := filepath.Join(t.TempDir(), "users.yaml"), filepath.Join(t.TempDir(), "gatehouse.yaml")
+	writeUsers(t, file, [2]string{"ci", `may: [{on: "lock/mine", do: use}]`},
+		[2]string{"ops", `may: [{on: "*", do: manage}]`})
+	if err := os.WriteFile(config, []byte(oneListener), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := start(t, "--users", file, "--config", config)
+	for user, want := range map[string]int{"ci": http.StatusForbidden, "nobody": http.StatusUnauthorized} {
+		got, text := s.ask(t, asked{method: "POST", path: "/v1/lock/l/acquire?key=k", token: canary + user})
+		if got != want {
+			t.Fatalf("an acquire by %s = %d %s, want %d", user, got, text, want)
+		}
+	}
+	s.ask(t, asked{method: "POST", path: "/v1/lock/l/acquire?key=k", token: canary + "ops"})
+	_, page := s.ask(t, asked{method: "GET", path: "/metrics", token: canary + "ops"})
+	return page
 }
 
 const freeTemplates = `
@@ -110,7 +132,23 @@ func TestMonitoring(t *testing.T) {
 	})
 	t.Run("dashboard", func(t *testing.T) { checkDashboard(t, shown) })
 	t.Run("alerts", func(t *testing.T) { checkAlerts(t, shown) })
+	t.Run("access", func(t *testing.T) {
+		for _, name := range []string{"dashboard.json", "alerts.yaml"} {
+			text, err := os.ReadFile(monitoring + name)
+			for _, metric := range accessMetrics {
+				if err != nil || !strings.Contains(string(text), metric) || shown[metric] == nil {
+					t.Errorf("%s does not ask for %s, or no server shows it: %v", name, metric, err)
+				}
+			}
+		}
+	})
 	t.Run("page", func(t *testing.T) { checkMetricsPage(t, shown) })
+}
+
+// accessMetrics are those of users and certificates that the dashboard and the alerts must both ask for.
+var accessMetrics = []string{
+	"gatehouse_auth_failures_total", "gatehouse_user_rights_refused_total", "gatehouse_users_stale",
+	"gatehouse_tls_stale", "gatehouse_tls_expiry_seconds",
 }
 
 // valueOf is what a page shows of one series.
