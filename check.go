@@ -36,7 +36,7 @@ const (
 	needFeedback
 )
 
-// operationRule says whether a kind knows an operation, what that needs, and which level of those who ask.
+// operationRule says whether a kind knows an operation, what that needs, and which level its caller needs.
 type operationRule struct {
 	known  bool
 	fields fieldSet

@@ -2,7 +2,7 @@ package gatehouse
 
 import "slices"
 
-// A Level is how much somebody may do with a name. Each level includes those below it.
+// A Level is how much a user may do with a name. Each level includes those below it.
 type Level uint8
 
 // The levels. NoLevel allows nothing.

@@ -2,14 +2,14 @@ package gatehouse
 
 import "strconv"
 
-// An Origin says which request a command came with, to those who observe decisions: for logs, traces and the
+// An Origin says which request a command came with, to observers of decisions: for logs, traces and the
 // explanation of a refusal. Nothing is decided by it. It must not be changed once a command has it.
 type Origin struct {
 	// RequestID is the id of the request, empty if it has none.
 	RequestID string
 	// User is the name of the user whose request it is, empty if that is not known.
 	User string
-	// Trace is what whoever traces the request keeps of it; nil if it is not traced.
+	// Trace is what the tracer keeps of the request; nil if it is not traced.
 	Trace any
 }
 

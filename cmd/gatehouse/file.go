@@ -179,7 +179,7 @@ type servePlan struct {
 // a folder is locked depends on the moment. --check fails on what newServePlan refuses, and runServer runs
 // what it returns, so that the two cannot differ.
 func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *string) (*servePlan, error) {
-	// Asked before the variables are read, as it is set afterwards whoever has set it.
+	// Asked before the variables are read: afterwards --http does not tell what has set it.
 	s.users.bouncer = !flags.Changed("http") && os.Getenv("GATEHOUSE_HTTP") == "" &&
 		os.Getenv("BOUNCER_HOST") != ""
 	if err := readEnv(flags, os.LookupEnv); err != nil {

@@ -80,11 +80,11 @@ func (s *settings) openAddresses() (all []string) {
 	return all
 }
 
-// checkReach refuses to start a server that others reach and that asks nobody who they are, or that has them
-// send tokens for all to read.
+// checkReach refuses to start a server that other machines reach without a token, or to which they would send
+// tokens without TLS.
 func (s *settings) checkReach() error {
 	open := s.openAddresses()
-	// Who starts a server as bouncer was started gets one as bouncer was, and a warning.
+	// A server that is started as bouncer was is as open as bouncer was, with a warning.
 	if s.users.bouncer && s.users.file == "" {
 		open = slices.DeleteFunc(open, func(a string) bool { return strings.HasPrefix(a, "--http ") })
 	}
@@ -92,7 +92,7 @@ func (s *settings) checkReach() error {
 	case len(open) == 0 || s.users.insecure, s.tls.clientAuth == certs.AuthRequire:
 		return nil
 	case s.users.file == "":
-		return fmt.Errorf("%s can be reached from other machines, and asks nobody who they are; "+
+		return fmt.Errorf("%s can be reached from other machines, which need no token; "+
 			"give --users FILE, or --insecure", strings.Join(open, " and "))
 	case len(s.users.proxies) == 0 && s.tls.cert == "":
 		return fmt.Errorf("%s can be reached from other machines, which would send tokens without TLS; "+
@@ -108,7 +108,7 @@ func (proc *serverProcess) newUsers(
 ) *access.Users {
 	s := &p.users
 	if s.bouncer && s.file == "" && !s.insecure && !isLocalAddress(p.http) {
-		proc.log.Warn("other machines can reach this server, which asks nobody who they are, because "+
+		proc.log.Warn("other machines can reach this server and need no token, because "+
 			"BOUNCER_HOST says so; give --users FILE, or --insecure to hide this", "http", p.http)
 	}
 	if p.policy == nil {

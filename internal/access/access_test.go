@@ -137,7 +137,7 @@ func TestFaults(t *testing.T) {
 		{"users: [{name: a, tokens: [hunter2]}]", "1:28: a token is not sha256:"},
 		{"users: [{name: a, tokens: [" + hash + "]}, {name: b, tokens: [" + hash + "]}]",
 			"that of user a already"},
-		{"users: [{name: anonymous, tokens: [" + hash + "]}]", "nobody shows any"},
+		{"users: [{name: anonymous, tokens: [" + hash + "]}]", "no client shows any"},
 		{"users: [{name: a, certificates: ['']}]", "a certificate is empty"},
 		{"users: [{name: a, prefix: team}]", `prefix is "team"`},
 		{"users: [{name: a, may: [{on: lock/*}]}]", "has no do"},

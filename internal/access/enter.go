@@ -10,7 +10,7 @@ import (
 )
 
 // ownerMark stands between the name of a user and the key, or the id of a grant, that the user chose. No name
-// of a user has one, so that nobody's key is another's.
+// of a user has one, so that no key of one user is that of another.
 const ownerMark = "~"
 
 // A Pass is a command of a user on its way through the gate. The zero Pass is one without a user, which

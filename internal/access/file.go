@@ -229,7 +229,7 @@ func (f *policyFile) readLogins(u *User, given map[string]*yaml.Node) {
 		})
 	}
 	if (u.Name == Anonymous || strings.HasPrefix(u.Name, jarlPrefix)) && len(u.tokens)+len(u.certs) > 0 {
-		f.addFault(given["name"], "user %s has tokens or certificates, want none: nobody shows any for it",
+		f.addFault(given["name"], "user %s has tokens or certificates, want none: no client shows any for it",
 			u.Name)
 	}
 }

@@ -54,8 +54,8 @@ type Users struct {
 	proxies     []netip.Prefix
 }
 
-// Nobody returns a user who may do nothing.
-func Nobody() *User { return &User{Name: "nobody"} }
+// Unknown returns the user of a request whose sender is not known: it may do nothing.
+func Unknown() *User { return &User{Name: "unknown"} }
 
 // NewUsers returns the users of a policy. now is the clock by which rates and holds are counted.
 func NewUsers(p *Policy, now func() time.Time) *Users {
@@ -111,7 +111,7 @@ type Login struct {
 	current atomic.Pointer[User]
 }
 
-// The words of refused logins. They are the same whatever was wrong, so that nobody learns which tokens or
+// The words of refused logins. They are the same whatever was wrong, so that no client learns which tokens or
 // users there are.
 const (
 	wrongToken = "the token is not valid on this server"
@@ -125,7 +125,7 @@ type From struct {
 	Address netip.Addr
 	// Certificate is the client's, verified; nil if it gave none.
 	Certificate *x509.Certificate
-	// Secure says that nobody can read along: the connection has TLS.
+	// Secure says that the connection has TLS.
 	Secure bool
 }
 
@@ -180,7 +180,7 @@ func (u *Users) MayListen(key gatehouse.Key) error {
 	return user.Require(key.Kind, key.Name, gatehouse.LevelUse, "a reservation of")
 }
 
-// Missing is the error of a client that stands for nobody.
+// Missing is the error of a client whose login stands for no user.
 func Missing(l *Login) error {
 	switch {
 	case l != nil && l.token: // which was valid under an earlier policy
@@ -191,7 +191,7 @@ func Missing(l *Login) error {
 	return gatehouse.Errorf(gatehouse.CodeUnauthenticated, noToken)
 }
 
-// Current returns who a login stands for under the policy in force, nil if nobody any more. It costs one
+// Current returns who a login stands for under the policy in force, nil if for none any more. It costs one
 // atomic load while the policy is the same.
 func (u *Users) Current(l *Login) *User {
 	p := u.policy.Load()
@@ -219,7 +219,7 @@ func (u *Users) lookUp(l *Login) *User {
 			return user
 		}
 	}
-	// A certificate that nobody has is no reason to let its owner in as somebody without any.
+	// A client with a certificate of no user is not let in as one without a certificate.
 	anonymous := p.byName[Anonymous]
 	if anonymous == nil || len(l.certs) > 0 {
 		return nil

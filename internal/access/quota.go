@@ -69,7 +69,7 @@ func (u *Users) anonymousAt(anonymous *User, address netip.Addr) *User {
 	if len(u.anon) >= maxAddresses {
 		u.forgetAddresses()
 	}
-	// Nobody can have more counts by coming from more addresses.
+	// A client cannot get more counts by coming from more addresses.
 	if len(u.anon) >= maxAddresses {
 		name = "others"
 		if user := u.anon[name]; user != nil {
@@ -195,7 +195,7 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 	return nil
 }
 
-// nameAtLeast is how long a name counts that somebody has asked about: as long as it takes to be answered.
+// nameAtLeast is how long a name counts that a command has asked about: as long as it takes to be answered.
 const nameAtLeast = 10 * time.Second
 
 // beginHold looks whether there is room for one more hold.

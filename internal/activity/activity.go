@@ -1,5 +1,5 @@
 // Package activity tells people what goes on at the names of a server: a search over all names, a history of
-// the busiest ones, and a stream of frames for those who watch. It reads counts that the controllers keep
+// the busiest ones, and a stream of frames for viewers. It reads counts that the controllers keep
 // anyway, so that it costs decisions nothing.
 package activity
 
@@ -38,7 +38,7 @@ type Config struct {
 	History int
 
 	// Busiest returns the names that are asked most, the busiest first; nil means that this is not known.
-	// Then a history is kept of names in which commands wait, and of those that somebody looked at.
+	// Then a history is kept of names in which commands wait, and of those that viewers looked at.
 	Busiest func(most int) []gatehouse.Key
 
 	// Totals returns how many commands this server has granted and refused; nil leaves that out.
@@ -58,7 +58,7 @@ const (
 	DefaultHistory = 1000
 	MaxHistory     = 5000
 
-	// maxLookedAt is how many names have a history because somebody looked at them within lookedAtFor.
+	// maxLookedAt is how many names have a history because a viewer looked at them within lookedAtFor.
 	maxLookedAt = 1000
 	lookedAtFor = time.Hour
 
@@ -76,7 +76,7 @@ type Monitor struct {
 
 	mu       sync.Mutex
 	tracks   map[gatehouse.Key]*track
-	lookedAt int // how many of tracks somebody looked at
+	lookedAt int // how many of tracks a viewer looked at
 	clock    sampleClock
 	feed     feed
 	search   searchCache

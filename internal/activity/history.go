@@ -33,7 +33,7 @@ type track struct {
 	first    int // the sample with which it begins
 	began    time.Time
 	busy     bool      // among the busiest at the last sample
-	lookedAt time.Time // by somebody, within lookedAtFor; the zero time otherwise
+	lookedAt time.Time // by a viewer, within lookedAtFor; the zero time otherwise
 	lastUse  time.Time // as far as it was noticed
 
 	known   bool // before is the last look, and not older
@@ -159,7 +159,7 @@ func (m *Monitor) mostLookedAt() int {
 	return maxLookedAt
 }
 
-// noteLookedAt keeps a history of names that somebody looks at, for an hour. The caller holds the lock.
+// noteLookedAt keeps a history of names that a viewer looks at, for an hour. The caller holds the lock.
 func (m *Monitor) noteLookedAt(keys []gatehouse.Key) {
 	if m.config.History == 0 {
 		return
@@ -174,7 +174,7 @@ func (m *Monitor) noteLookedAt(keys []gatehouse.Key) {
 	}
 }
 
-// makeRoom makes room for one more name that somebody looks at, and whose history begins if isNew. It never
+// makeRoom makes room for one more name that a viewer looks at, and whose history begins if isNew. It never
 // takes that of one of the busiest. The caller holds the lock.
 func (m *Monitor) makeRoom(isNew bool) {
 	full := m.lookedAt >= m.mostLookedAt()

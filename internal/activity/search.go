@@ -51,7 +51,7 @@ type Query struct {
 	Sort    string
 	Reverse bool
 	Limit   int  // 1 to MaxRows
-	View    View // of whoever asks; it must be comparable
+	View    View // of the user who asks; it must be comparable
 }
 
 // A Row is what a search and a frame tell of one name.

@@ -6,7 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// A View is what somebody may see. Views that are equal are shown the same; a nil View shows everything, by
+// A View is what a user may see. Views that are equal are shown the same; a nil View shows everything, by
 // the names that the gate knows.
 type View interface {
 	// Show returns a name of the gate as its viewer calls it; ok is false for one that it may not see.

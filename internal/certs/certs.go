@@ -26,7 +26,7 @@ const (
 // maxFile is the largest file that is read. Bundles of all public authorities have a quarter of it.
 const maxFile = 1 << 20
 
-// ServerFiles are where the certificate of a server is, and of those who sign its clients'.
+// ServerFiles are where the certificate of a server is, and those of the authorities for its clients.
 type ServerFiles struct {
 	// Cert and Key are files in PEM form; Cert has the certificates of intermediate authorities behind that
 	// of the server.

@@ -107,8 +107,8 @@ func (o *Recorder) TopUsers(m Measure, k int) []topk.Entry[string] {
 	return o.users[m].top(k, o.now())
 }
 
-// TopUsersAt returns the users of one name that were counted most by a measure, at most k: of those who are
-// among the busiest pairs of user and name.
+// TopUsersAt returns the users of one name that were counted most by a measure, at most k, as far as
+// they are among the busiest pairs of user and name.
 func (o *Recorder) TopUsersAt(m Measure, key gatehouse.Key, k int) []topk.Entry[string] {
 	var all []topk.Entry[string]
 	for _, e := range o.byUser[m].top(counters, o.now()) {

@@ -19,22 +19,22 @@ func TestReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	const (
-		nobody = "asks nobody who they are; give --users FILE, or --insecure"
-		plain  = "would send tokens without TLS"
+		open  = "which need no token; give --users FILE, or --insecure"
+		plain = "would send tokens without TLS"
 	)
 	for _, c := range []struct{ env, args, want string }{
 		{"", "", ""},
 		{"", "--http 127.0.0.1:0 --resp [::1]:0 --grpc localhost:0", ""},
-		{"", "--http :0", nobody},
-		{"", "--http 192.0.2.1:80", nobody},
-		{"", "--resp 0.0.0.0:0", nobody},
-		{"", "--grpc [::]:0", nobody},
-		{"", "--http gate.example:80", nobody},
+		{"", "--http :0", open},
+		{"", "--http 192.0.2.1:80", open},
+		{"", "--resp 0.0.0.0:0", open},
+		{"", "--grpc [::]:0", open},
+		{"", "--http gate.example:80", open},
 		{"", "--http :0 --resp :0 --insecure", ""},
 		{"GATEHOUSE_INSECURE=true", "--http :0", ""},
-		{"GATEHOUSE_HTTP=:0", "", nobody},
+		{"GATEHOUSE_HTTP=:0", "", open},
 		{"BOUNCER_HOST=0.0.0.0", "", ""},
-		{"BOUNCER_HOST=0.0.0.0", "--resp :0", nobody},
+		{"BOUNCER_HOST=0.0.0.0", "--resp :0", open},
 		{"", "--users " + users, ""},
 		{"", "--http :0 --users " + users, plain},
 		{"", "--http :0 --trusted-proxy 10.0.0.0/8 --users " + users, ""},

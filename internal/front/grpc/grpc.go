@@ -109,7 +109,7 @@ func (s *Server) methodDesc(
 	) (answer any, err error) {
 		// Interceptors are not called for these methods, so a panic is caught here.
 		defer func() { err = s.panicError(recover(), err) }()
-		// Nothing of the message is read for somebody who is not known.
+		// Nothing of the message is read for a sender that is not known.
 		user, err := s.identify(ctx)
 		if err == nil {
 			err = user.TakeRate()

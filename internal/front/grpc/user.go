@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 )
 
-// This file is who a call is from. Without Config.Users nobody is asked.
+// This file tells who a call is from. Without Config.Users calls have no user.
 
 // identify returns who a call is from, nil if rights are off.
 func (s *Server) identify(ctx context.Context) (*access.User, error) {
@@ -89,7 +89,7 @@ func (s *Server) userOf(ctx *fasthttp.RequestCtx) *access.User {
 	if user, ok := ctx.UserValue(access.ContextKey).(*access.User); ok {
 		return user
 	}
-	return access.Nobody()
+	return access.Unknown()
 }
 
 // checkUser returns an error unless the user of a call may do all of it.

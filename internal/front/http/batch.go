@@ -36,7 +36,7 @@ type batchCommand struct {
 	gate.Request
 	room  gatehouse.Decision
 	fault error // why it was not put to the gate; nil if it was
-	entry access.Pass
+	pass  access.Pass
 }
 
 // A batchGroup is the commands of a batch for one key. They are decided in their order: a part of them at a
@@ -92,8 +92,8 @@ func (b *batchTask) enterUser(user *access.User, address netip.Addr) {
 	for i, c := range b.commands {
 		b.keys[i], b.holders[i] = c.Key, c.Command.Holder
 		if c.fault == nil {
-			c.entry, c.fault = user.Enter(&c.Key, &c.Command)
-			c.entry.Address = address
+			c.pass, c.fault = user.Enter(&c.Key, &c.Command)
+			c.pass.Address = address
 			b.server.config.Users.CountFailure(telemetry.HTTP, c.fault, address, user)
 		}
 	}
@@ -105,7 +105,7 @@ func (b *batchTask) leaveUser() {
 		if c.fault != nil || b.keys == nil {
 			continue
 		}
-		c.Err = c.entry.Leave(c.Key, &c.Command, c.Decision, c.Err)
+		c.Err = c.pass.Leave(c.Key, &c.Command, c.Decision, c.Err)
 	}
 }
 
@@ -292,7 +292,7 @@ func (b *batchTask) hasHold() bool {
 func (b *batchTask) cancelTask() {
 	for _, c := range b.commands {
 		if c.acquiresHold() {
-			c.entry.TakeBack(c.Key, &c.Command)
+			c.pass.TakeBack(c.Key, &c.Command)
 			b.server.config.Gate.Cancel(&c.Request)
 		}
 	}

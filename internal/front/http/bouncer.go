@@ -166,7 +166,7 @@ type Server struct {
 	page         func(path string) (manual.Page, bool) // the page at /, and its assets
 	routes       []*route
 	hosts        *hostNames
-	nobody       *access.User   // who asks where nobody is asked; nil if rights are off
+	unknown      *access.User   // of requests that need no login; nil if rights are off
 	sources      peer.Addresses // of the open connections
 	poller       *poller
 	logsRequests bool // in the log
@@ -216,7 +216,7 @@ func New(config Config) (*Server, error) {
 	s.hosts = newHosts(config.Hosts)
 	s.logsRequests = s.log.Enabled(context.Background(), slog.LevelDebug)
 	if config.Users != nil {
-		s.nobody = access.Nobody()
+		s.unknown = access.Unknown()
 	}
 	s.sources.Most = config.ConnsPerAddress
 	s.allClosed = make(chan struct{})

@@ -187,8 +187,8 @@ func ceilKnown(d time.Duration) *int64 {
 // namedUsers is how many users of a name are told.
 const namedUsers = 10
 
-// addCauses adds who has used up what there was: of a semaphore or a lock those who held it then and still
-// do, of a limiter those who were granted most of it lately.
+// addCauses adds who has used up what there was: of a semaphore or a lock its holders of then that still hold
+// it, of a limiter the users that were granted most of it lately.
 func (s *Server) addCauses(out *explanationJSON, e *decisions.Explained) {
 	key := e.Name()
 	if !params.HasHolders(key.Kind) {

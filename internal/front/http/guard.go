@@ -24,8 +24,7 @@ const activityPath = "/v1/activity"
 type pageGuard struct {
 	key   gatehouse.Key
 	level gatehouse.Level
-	// open paths ask nobody: they tell nothing that is worth it, or what they tell is asked for by the
-	// handler itself.
+	// open paths need no right: they tell nothing that is worth one, or their handler asks for it.
 	open bool
 }
 

@@ -35,8 +35,8 @@ func TestGuards(t *testing.T) {
 			t.Errorf("path %s has no entry in pageGuards, want one that says who may ask for it", path)
 		case g.open == (g.level != gatehouse.NoLevel):
 			t.Errorf("path %s is open and has a level, or neither, want one of them", path)
-		case !g.open && access.Nobody().May(g.key.Kind, g.key.Name, g.level):
-			t.Errorf("path %s is open to nobody", path)
+		case !g.open && access.Unknown().May(g.key.Kind, g.key.Name, g.level):
+			t.Errorf("path %s is open to an unknown user", path)
 		}
 	}
 	for path := range pageGuards {

@@ -45,7 +45,7 @@ type pacedConn struct {
 
 	knownHost string // the last Host that passed checkHost
 
-	caller atomic.Pointer[access.Caller] // nil if rights are off, or nobody was asked yet
+	caller atomic.Pointer[access.Caller] // nil if rights are off, or before the first request
 
 	// charged is how many bytes the answer that is being written took from the budget.
 	charged atomic.Int64

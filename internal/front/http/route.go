@@ -172,7 +172,7 @@ func (s *Server) callRoute(ctx *fasthttp.RequestCtx, answer routeHandler, name s
 // because a request must not end the server.
 func (s *Server) finishPage(ctx *fasthttp.RequestCtx, from *sender) {
 	if broken := recover(); broken != nil {
-		// Whoever gets the 500 can name the line in the log.
+		// With an id the client can name the line in the log.
 		if len(from.requestID) == 0 {
 			from.requestID = newRequestID()
 			setHeader(&ctx.Response, headerRequestID, from.requestID)

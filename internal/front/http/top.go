@@ -133,8 +133,8 @@ func (s *Server) topNames(q topQuery, view activity.View) []topJSON {
 	return names
 }
 
-// hashedName stands for a name that is not to be shown: the same for the same name on every server. Whoever
-// can guess a name can find out its hash.
+// hashedName stands for a name that is not to be shown: the same for the same name on every server. To
+// guess a name is to know its hash.
 func hashedName(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "sha256:" + hex.EncodeToString(sum[:8])

@@ -13,20 +13,20 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// This file is who a request is from. Without Config.Users nobody is asked.
+// This file tells who a request is from. Without Config.Users requests have no user.
 
 // loginKey is where a request has its login, for what outlives it.
 const loginKey = "gatehouse.login"
 
 // identify finds out who a request is from. It rejects one whose token is wrong, or that has none where
-// nobody may do anything without, and reports whether the request may go on.
+// the file has no anonymous user, and reports whether the request may go on.
 func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
 	// A browser's preflight has no token, and no effect.
 	if ctx.IsOptions() || isPublic(path) {
-		from.user = s.nobody
+		from.user = s.unknown
 		return true
 	}
-	caller := new(access.Caller) // of a connection of another sort, which counts for nobody
+	caller := new(access.Caller) // of a connection of another sort, which counts for no user
 	// What the connection is known by is its credentials alone, and these are judged by who sends them, too.
 	unfit := from.sendsBasic() && from.hasBrowserMark()
 	if c := pacedConnOf(ctx.Conn()); c != nil && !unfit {
@@ -46,12 +46,12 @@ func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) b
 
 // newLogin reads the header Authorization, or what stands in its place.
 func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login, error) {
-	whence := access.From{Address: peer.Source(ctx.Conn()), Certificate: certificateOf(ctx.Conn())}
+	source := access.From{Address: peer.Source(ctx.Conn()), Certificate: certificateOf(ctx.Conn())}
 	if c := pacedConnOf(ctx.Conn()); c != nil {
-		_, whence.Secure = c.Conn.(*tlsconn.Connection)
+		_, source.Secure = c.Conn.(*tlsconn.Connection)
 	}
 	if len(from.authorization) == 0 {
-		login, _ := s.config.Users.Admit(whence)
+		login, _ := s.config.Users.Admit(source)
 		return login, nil
 	}
 	scheme, rest, _ := bytes.Cut(from.authorization, []byte{' '})
@@ -71,7 +71,7 @@ func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login
 	default:
 		token = nil
 	}
-	login, _, err := s.config.Users.LogIn(token, claimed, whence)
+	login, _, err := s.config.Users.LogIn(token, claimed, source)
 	return login, err
 }
 
@@ -93,9 +93,9 @@ func (w *waiter) takeBackUser() {
 	}
 	switch t := w.task.(type) {
 	case *grantTask:
-		w.user.entry.TakeBackGrant(&t.Command)
+		w.user.pass.TakeBackGrant(&t.Command)
 	case nil:
-		w.user.entry.TakeBack(w.Key, &w.Command)
+		w.user.pass.TakeBack(w.Key, &w.Command)
 	}
 }
 
@@ -129,9 +129,9 @@ func userRejection(from *sender, err error) rejection {
 	return f
 }
 
-// A waiterUser is what a waiter keeps of its user. A waiter without one is nobody's: rights are off.
+// A waiterUser is what a waiter keeps of its user. A waiter has none if rights are off.
 type waiterUser struct {
-	entry  access.Pass
+	pass   access.Pass
 	login  *access.Login
 	wait   *access.Wait // nil unless it is parked
 	denied error        // why its wait was ended
@@ -147,14 +147,14 @@ func (w *waiter) enterUser(ctx *fasthttp.RequestCtx, from *sender) bool {
 	var err error
 	switch t := w.task.(type) {
 	case *grantTask:
-		w.user.entry, err = from.user.EnterGrant(&t.Command)
-		t.Judge = w.user.entry.JudgeGrant(t.Command.Op)
+		w.user.pass, err = from.user.EnterGrant(&t.Command)
+		t.Judge = w.user.pass.JudgeGrant(t.Command.Op)
 	case *levels:
-		w.user.entry, err = from.user.EnterGrant(&t.Command)
+		w.user.pass, err = from.user.EnterGrant(&t.Command)
 	default:
-		w.user.entry, err = from.user.Enter(&w.Key, &w.Command)
+		w.user.pass, err = from.user.Enter(&w.Key, &w.Command)
 	}
-	w.user.entry.Address = peer.Source(ctx.Conn())
+	w.user.pass.Address = peer.Source(ctx.Conn())
 	if err == nil {
 		return true
 	}
@@ -174,11 +174,11 @@ func (w *waiter) leaveUser() {
 	w.user.wait.End()
 	switch t := w.task.(type) {
 	case *grantTask:
-		t.Err = w.user.entry.LeaveGrant(&t.Command, &t.Decision, w.deniedOr(t.Err))
+		t.Err = w.user.pass.LeaveGrant(&t.Command, &t.Decision, w.deniedOr(t.Err))
 	case *levels:
-		t.Err = w.user.entry.LeaveGrant(&t.Command, &t.Decision, w.deniedOr(t.Err))
+		t.Err = w.user.pass.LeaveGrant(&t.Command, &t.Decision, w.deniedOr(t.Err))
 	case nil:
-		w.Err = w.user.entry.Leave(w.Key, &w.Command, w.Decision, w.deniedOr(w.Err))
+		w.Err = w.user.pass.Leave(w.Key, &w.Command, w.Decision, w.deniedOr(w.Err))
 	}
 }
 
@@ -196,7 +196,7 @@ func (w *waiter) beginWait(ctx *fasthttp.RequestCtx, from *sender) bool {
 	if w.user == nil || !w.responder.mayWait() {
 		return true
 	}
-	user := w.user.entry.User()
+	user := w.user.pass.User()
 	// Each of several names may be one that the user must not wait for any more.
 	var wait access.Wait
 	switch t := w.task.(type) {
@@ -236,8 +236,8 @@ func (w *waiter) deny(err error) {
 	}
 	w.mu.Unlock()
 	if !finished {
-		entry := &w.user.entry
-		w.server.config.Users.CountFailure(telemetry.HTTP, err, entry.Address, entry.User())
+		pass := &w.user.pass
+		w.server.config.Users.CountFailure(telemetry.HTTP, err, pass.Address, pass.User())
 		w.cancel()
 	}
 }
@@ -252,7 +252,7 @@ func (s *Server) allowHeaders(ctx *fasthttp.RequestCtx, from *sender) {
 // hidePlace makes a place in line something that the user may see.
 func (w *waiter) hidePlace(entry *gatehouse.WaiterEntry) *waiterUser {
 	if w.user != nil {
-		entry.Grant = w.user.entry.User().ShownGrant(entry.Grant)
+		entry.Grant = w.user.pass.User().ShownGrant(entry.Grant)
 	}
 	return w.user
 }
@@ -260,7 +260,7 @@ func (w *waiter) hidePlace(entry *gatehouse.WaiterEntry) *waiterUser {
 // shownName is the name that the user knows for one of the gate's.
 func (u *waiterUser) shownName(name string) string {
 	if u != nil {
-		name, _ = u.entry.User().Outside(name)
+		name, _ = u.pass.User().Outside(name)
 	}
 	return name
 }
@@ -278,5 +278,5 @@ func (s *Server) userOf(ctx *fasthttp.RequestCtx) *access.User {
 	if user, ok := ctx.UserValue(access.ContextKey).(*access.User); ok {
 		return user
 	}
-	return s.nobody
+	return s.unknown
 }

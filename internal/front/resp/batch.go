@@ -23,9 +23,9 @@ type rateBatch struct {
 // A rateCall is one command for a rate.
 type rateCall struct {
 	gate.Request
-	entry access.Pass
-	rate  rateRequest
-	room  gatehouse.Decision
+	pass access.Pass
+	rate rateRequest
+	room gatehouse.Decision
 }
 
 func newRateBatch() *rateBatch {
@@ -100,8 +100,8 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 	}
 	if s.account() != nil {
 		var err error
-		call.entry, err = s.user().Enter(&call.Key, cmd)
-		call.entry.Address = s.client.Addr()
+		call.pass, err = s.user().Enter(&call.Key, cmd)
+		call.pass.Address = s.client.Addr()
 		if err != nil {
 			l.rate = rateRequest{}
 			s.decideBatch()
@@ -146,8 +146,8 @@ func (s *session) decideBatch() {
 func (s *session) answerBatch(b *rateBatch) {
 	for _, call := range b.calls[:len(b.submitted)] {
 		d, err := call.Decision, call.Err
-		if call.entry.User() != nil {
-			err = call.entry.Leave(call.Key, &call.Command, d, err)
+		if call.pass.User() != nil {
+			err = call.pass.Leave(call.Key, &call.Command, d, err)
 		}
 		s.countAnswer(b.key, call.Command.Op, d, err)
 		switch {

@@ -149,7 +149,7 @@ func (s *session) isOverdue() bool {
 		s.countCut("command does not arrive", "bytes", s.unreadBytes())
 		return true
 	case why == unknown && s.isUnknown():
-		s.countCut("nobody said who this is")
+		s.countCut("no token came in time")
 		return true
 	case s.isQuiet() && s.ran == s.ranThen && why == idling:
 		s.countCut("nothing was asked for long")

@@ -16,7 +16,7 @@ import (
 type jointCall struct {
 	gate.GrantRequest
 	laterReply
-	guest *guest // nil if rights are off
+	user *commandUser // nil if rights are off
 	// level is the command of a limiter with parents, as which the decision is answered; nil for a grant.
 	level *nativeCall
 }
@@ -33,8 +33,8 @@ func (s *session) newJointCall() *jointCall {
 
 // key returns the grant's own key.
 func (g *jointCall) key() gatehouse.Key {
-	if g.guest != nil {
-		return g.guest.key
+	if g.user != nil {
+		return g.user.key
 	}
 	if g.level != nil {
 		return g.level.Key
@@ -44,7 +44,7 @@ func (g *jointCall) key() gatehouse.Key {
 
 // concerns reports whether the call is about a grant with this key, or wants this name.
 func (g *jointCall) concerns(key gatehouse.Key) bool {
-	return g.guest != nil || g.key() == key ||
+	return g.user != nil || g.key() == key ||
 		slices.ContainsFunc(g.Command.Want, func(m gatehouse.Member) bool { return m.Key == key })
 }
 

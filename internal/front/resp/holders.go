@@ -201,8 +201,8 @@ func (c *nativeCall) explains() bool {
 // heldBy returns the holder that an acquire is answered with, where something is held; otherwise "".
 func (c *nativeCall) heldBy() string {
 	if c.Command.Op == gatehouse.OpAcquire && params.HasHolders(c.Key.Kind) {
-		if c.guest() != nil {
-			return c.guest().hold
+		if c.user() != nil {
+			return c.user().holder
 		}
 		return c.Command.Holder
 	}

@@ -52,11 +52,11 @@ type revocableDecision struct {
 // revokeDecision takes back what was granted.
 func (d *revocableDecision) revokeDecision(from Gate) {
 	if d.grant != nil {
-		d.grant.endGuest()
+		d.grant.endUser()
 		from.CancelGrant(&d.grant.GrantRequest)
 		return
 	}
-	d.call.endGuest()
+	d.call.endUser()
 	from.Cancel(&d.call.Request)
 }
 
@@ -80,7 +80,7 @@ func (l *loop) takeCall() *nativeCall {
 	c := l.calls[n]
 	l.calls[n] = nil
 	l.calls = l.calls[:n]
-	c.room.guest = nil
+	c.room.user = nil
 	return c
 }
 

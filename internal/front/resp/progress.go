@@ -25,8 +25,8 @@ func (s *session) followCall(c *nativeCall) {
 	s.server.progress.Store(c, p)
 	stop := s.server.config.Gate.Follow(&c.Request, func(entry gatehouse.WaiterEntry) {
 		r := replyWriter{three: true}
-		if c.guest() != nil {
-			entry.Grant = c.guest().entry.User().ShownGrant(entry.Grant)
+		if c.user() != nil {
+			entry.Grant = c.user().pass.User().ShownGrant(entry.Grant)
 		}
 		r.writePush(c.shownKey(), &entry)
 		p.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
-// This file is who a connection is. Without Config.Users nobody is asked.
+// This file tells who a connection is. Without Config.Users connections have no user.
 
 // maxUnknown is how much a client may send before it has said who it is, in bytes.
 const maxUnknown = 4 << 10
@@ -68,21 +68,21 @@ func (c *command) needsLogin() bool {
 	return !slices.Contains(c.flags, noAuth)
 }
 
-// whence is where the connection is from.
-func (s *session) whence() access.From {
+// source is where the connection is from.
+func (s *session) source() access.From {
 	_, secure := s.conn.(*secureConn)
 	return access.From{Address: s.client.Addr(), Certificate: s.certificate(), Secure: secure}
 }
 
-// admitUser makes the connection that of whoever needs to give no token.
+// admitUser makes the connection that of the user of its certificate, or of the anonymous one.
 func (s *session) admitUser() {
 	if s.server.config.Users == nil {
 		return
 	}
 	s.endLogin()
 	l := new(sessionLogin)
-	l.login, _ = s.server.config.Users.Admit(s.whence())
-	// A RESET gives a client that nobody knows no room for more.
+	l.login, _ = s.server.config.Users.Admit(s.source())
+	// A RESET does not let a client without a token send more.
 	if s.account() != nil && !s.account().proved {
 		l.sent = s.account().sent
 	}
@@ -110,14 +110,14 @@ func (s *session) endLogin() {
 	}
 }
 
-// user returns who the connection is, nil if rights are off, and nobody if it is not known.
+// user returns who the connection is, nil if rights are off, and [access.Unknown] if it is not known.
 func (s *session) user() *access.User {
 	if s.account() == nil {
 		return nil
 	}
 	user := s.server.config.Users.Current(s.account().login)
 	if user == nil {
-		return access.Nobody()
+		return access.Unknown()
 	}
 	return user
 }
@@ -198,7 +198,7 @@ func (s *session) readLogin(name string, token []byte) *sessionLogin {
 	if name == "default" {
 		name = ""
 	}
-	login, _, err := s.server.config.Users.LogIn(token, name, s.whence())
+	login, _, err := s.server.config.Users.LogIn(token, name, s.source())
 	if err != nil {
 		s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), nil)
 		s.answerError("WRONGPASS", wrongPassText)
@@ -226,7 +226,7 @@ func (s *session) logIn(l *sessionLogin) bool {
 	return true
 }
 
-// isUnknown reports whether nobody knows yet who the connection is.
+// isUnknown reports whether it is not known yet who the connection is.
 func (s *session) isUnknown() bool {
 	return s.account() != nil && s.server.config.Users.Current(s.account().login) == nil
 }

@@ -163,7 +163,7 @@ func (w *waiter) operation() (gatehouse.Kind, gatehouse.Op) {
 
 // cancelWaiter takes the commands out of line, or takes back what they were granted.
 func (w *waiter) cancelWaiter() {
-	w.endGuest()
+	w.endUser()
 	decider := w.session.server.config.Gate
 	switch {
 	case w.call != nil:

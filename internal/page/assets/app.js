@@ -88,7 +88,7 @@ function App() {
 		const moved = () => {
 			setAt(place());
 			forget();
-			// Whoever reads with a screen reader, or by keys, goes on at the beginning of the new view.
+			// A screen reader, and the keys, go on at the beginning of the new view.
 			document.querySelector("main").focus({ preventScroll: true });
 			scrollTo(0, 0);
 		};

@@ -105,7 +105,7 @@ function Waiters({ list, kind, name, ask, manages }) {
 		${list.next && html`<p class="dim">The first ${list.waiters.length} are shown.</p>`}</section>`;
 }
 
-// Users are those who were granted, or refused, most lately.
+// Users are the users that were granted, or refused, most lately.
 function Users({ title, tone, list }) {
 	const most = Math.max(1, ...list.map(u => u.count));
 	return list.length > 0 && html`<section class="card"><h2>${title}</h2>

@@ -53,7 +53,7 @@ function useNames(search, quiet) {
 		const look = async () => {
 			clearTimeout(timer);
 			let fresh = 2000;
-			// Rows do not move while somebody points at one of them.
+			// Rows do not move while the pointer is on one of them.
 			if (!quiet.current || over) {
 				try {
 					const given = Object.entries({ ...search, viewer: state.viewer }).filter(([, v]) => v !== "");

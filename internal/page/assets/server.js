@@ -2,7 +2,7 @@
 
 const tokenKey = "gatehouse-token";
 
-// state is what all views show from. Whoever changes it calls changed.
+// state is what all views show. Code that changes it calls changed.
 export const state = {
 	status: "connecting", viewer: "", history: true, frame: null, about: null, may: null, user: "",
 	needsToken: false, tokenRefused: false, toast: null,
@@ -237,7 +237,7 @@ export function restart() {
 	follow();
 }
 
-// A tab that nobody sees costs the server nothing.
+// A hidden tab costs the server nothing.
 let hidden;
 document.addEventListener("visibilitychange", () => {
 	clearTimeout(hidden);
