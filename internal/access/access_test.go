@@ -3,6 +3,7 @@ package access
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -233,4 +234,28 @@ func FuzzPolicy(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Tokens that others could read on their way are refused: those without TLS that come from elsewhere than this
+// machine or a trusted proxy.
+func TestTokensInPlain(t *testing.T) {
+	token, hash := NewToken()
+	users := NewUsers(parse(t, "users: [{name: ci, tokens: ['"+hash+"']}]"), time.Now)
+	users.RefusePlain([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd01::/16")})
+	for _, c := range []struct {
+		address string
+		secure  bool
+		ok      bool
+	}{
+		{"127.0.0.1", false, true}, {"::1", false, true}, {"::ffff:127.0.0.1", false, true},
+		{"10.1.2.3", false, true}, {"::ffff:10.1.2.3", false, true}, {"fd01::1", false, true},
+		{"10.2.0.1", false, false}, {"::ffff:10.2.0.1", false, false}, {"fd02::1", false, false},
+		{"10.2.0.1", true, true},
+	} {
+		from := From{Address: netip.MustParseAddr(c.address), Secure: c.secure}
+		_, user, err := users.LogIn([]byte(token), "", from)
+		if c.ok != (err == nil && user.Name == "ci") {
+			t.Errorf("a token from %+v = %v, %v, want it taken: %t", from, user, err, c.ok)
+		}
+	}
 }
