@@ -236,12 +236,14 @@ func FuzzPolicy(f *testing.F) {
 	})
 }
 
-// Tokens that others could read on their way are refused: those without TLS that come from elsewhere than this
-// machine or a trusted proxy.
+// Tokens that others could read on their way are refused: those without TLS that come from elsewhere than
+// this machine or a trusted proxy.
 func TestTokensInPlain(t *testing.T) {
 	token, hash := NewToken()
 	users := NewUsers(parse(t, "users: [{name: ci, tokens: ['"+hash+"']}]"), time.Now)
-	users.RefusePlain([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd01::/16")})
+	users.RefusePlain([]netip.Prefix{
+		netip.MustParsePrefix("10.1.0.0/16"), netip.MustParsePrefix("fd01::/16"),
+	})
 	for _, c := range []struct {
 		address string
 		secure  bool
