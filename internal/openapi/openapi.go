@@ -105,15 +105,21 @@ func (d *Document) JSON() ([]byte, error) {
 		Tags       []Tag           `json:"tags"`
 		Paths      pathOperations  `json:"paths"`
 		Components json.RawMessage `json:"components"`
+		Security   []tokenForm     `json:"security"`
 	}{
 		"3.0.3", apiInfo{"Gatehouse", "1", About()}, []any{map[string]string{"url": "/"}},
 		d.Tags, d.Operations, components,
+		// Any of these will do; the first is without a token.
+		[]tokenForm{{}, {"bearer": {}}, {"basic": {}}},
 	}, "", " ")
 	if err != nil {
 		return nil, fmt.Errorf("writing the OpenAPI document: %w", err)
 	}
 	return append(text, '\n'), nil
 }
+
+// A tokenForm is a way to send a token, by its name among the components.
+type tokenForm map[string][]string
 
 type apiInfo struct {
 	Title       string `json:"title"`

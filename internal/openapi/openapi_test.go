@@ -70,11 +70,28 @@ func TestOperationsSayWhatTheyAre(t *testing.T) {
 			t.Errorf("%s: id %q is also that of %s", line, op.ID, seen[op.ID])
 		}
 		seen[op.ID] = line
+		statuses := make(map[int]int)
+		for _, r := range op.Responses {
+			statuses[r.Status]++
+		}
+		for _, refused := range []int{401, 403, 429} {
+			if public := slices.Contains(publicPaths, op.Path); statuses[refused] != boolToInt(!public) {
+				t.Errorf("%s has %d responses of %d, want one unless it is public", line, statuses[refused],
+					refused)
+			}
+		}
 		inPath := strings.Contains(op.Path, "{name}")
 		if inPath != slices.Contains(op.Parameters, "name") {
 			t.Errorf("%s has parameters %v", line, op.Parameters)
 		}
 	}
+}
+
+func boolToInt(yes bool) int {
+	if yes {
+		return 1
+	}
+	return 0
 }
 
 // The document is plain JSON without aliases, in which every reference leads to something, and every
@@ -96,6 +113,7 @@ func TestReferencesResolve(t *testing.T) {
 		}
 	}
 	sections, _ := whole["components"].(map[string]any)
+	delete(sections, "securitySchemes") // which are referred to by their names alone
 	for section := range sections {
 		members, _ := sections[section].(map[string]any)
 		for name := range members {

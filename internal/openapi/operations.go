@@ -4,6 +4,8 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -88,7 +90,30 @@ func (t *operationTexts) allOperations() (all []Operation) {
 	for i := range t.Others {
 		all = append(all, newOperation(&t.Others[i]))
 	}
+	for i := range all {
+		all[i].addUserResponses()
+	}
 	return all
+}
+
+// publicPaths need no token where there are users.
+var publicPaths = []string{"/healthz", "/readyz", "/.well-known/ready"}
+
+// addUserResponses adds how requests are refused for their user. A status that stands for a refusal of
+// another sort already keeps that.
+func (o *Operation) addUserResponses() {
+	if slices.Contains(publicPaths, o.Path) {
+		return
+	}
+	for _, r := range []Response{
+		{Status: http.StatusUnauthorized, Component: "Unauthenticated"},
+		{Status: http.StatusForbidden, Component: "Forbidden"},
+		{Status: http.StatusTooManyRequests, Component: "OverQuota"},
+	} {
+		if !slices.ContainsFunc(o.Responses, func(known Response) bool { return known.Status == r.Status }) {
+			o.Responses = append(o.Responses, r)
+		}
+	}
 }
 
 // kindOperations returns the operations of one kind.
