@@ -132,3 +132,35 @@ func TestQuotas(t *testing.T) {
 		t.Errorf("%d of 6 connections were refused, want those beyond 3", refused)
 	}
 }
+
+// TestExplanationsHaveTheReadersNames has grants refused over a name that is written like one beneath a
+// prefix.
+func TestExplanationsHaveTheReadersNames(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	writeUsers(t, file, [2]string{"blue", `prefix: team-blue/` + "\n" + `    may: [{on: "*", do: use}]`},
+		[2]string{"red", `prefix: team-red/` + "\n" + `    may: [{on: "*", do: use}]`},
+		[2]string{"ops", `may: [{on: "*", do: manage}]`})
+	s := start(t, "--users", file)
+	const body = `{"id":"%s","expires":60000,"maxwait":0,"want":[{"lock":"of/team-blue/x"}]}`
+	for _, user := range []string{"blue", "ops"} {
+		<-s.postAs(t, user, "grants", fmt.Sprintf(body, "first"))
+		refused := <-s.postAs(t, user, "grants", fmt.Sprintf(body, "second"))
+		_, id, _ := strings.Cut(refused.text, `"decision":"`)
+		id, _, _ = strings.Cut(id, `"`)
+		explain := asked{method: "GET", path: "/v1/decisions/" + id, token: canary + user}
+		got, text := s.ask(t, explain)
+		for _, part := range []string{
+			`"name":"second"`, `"name":"of/team-blue/x"`, `"binding":"lock/of/team-blue/x"`,
+			`"grant":"first"`,
+		} {
+			if got != 200 || !strings.Contains(text, part) {
+				t.Errorf("explanation for %s = %d %s, want %s in it", user, got, text, part)
+			}
+		}
+		explain.token = canary + "red"
+		if got, text := s.ask(t, explain); got != 404 {
+			t.Errorf("explanation of another's refusal = %d %s, want 404", got, text)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
@@ -105,11 +106,7 @@ func (s *Server) answerDecision(ctx *fasthttp.RequestCtx, from *sender, path str
 	}
 	// The holders are asked for at the store, so that one such answer is made at a time.
 	s.answerInTurn(ctx, s.config.Budget.Page, from, func() {
-		text := encodeJSON(s.explain(&e))
-		if user.Prefix() != "" {
-			text = []byte(user.Hide(string(text)))
-		}
-		writeRawJSON(&ctx.Response, "application/json", text)
+		writeRawJSON(&ctx.Response, "application/json", encodeJSON(s.explain(&e, user)))
 	})
 }
 
@@ -137,12 +134,16 @@ func (s *Server) findDecision(id string) (e decisions.Explained, p *rejection) {
 		"server that refused", quoted, kept.Kept())
 }
 
-// explain returns all that is known of a refusal.
-func (s *Server) explain(e *decisions.Explained) *explanationJSON {
+// explain returns all that is known of a refusal, in which names are as the user calls them.
+func (s *Server) explain(e *decisions.Explained, user *access.User) *explanationJSON {
 	cmd, d := &e.Command, &e.Decision
+	// The gate is asked by the names that it knows.
+	holders, users := s.findCauses(e, user)
+	user.Show(e.Keys())
+	d.Message = user.Hide(d.Message)
 	out := &explanationJSON{
 		ID: gatehouse.DecisionID(e.Number), At: d.At.UTC(), Kind: e.Key.Kind.String(), Name: e.Key.Name,
-		Op: cmd.Op.String(), Outcome: d.Outcome.String(), Cost: cmd.Cost, Asked: e.Asked(),
+		Holders: holders, Users: users, Op: cmd.Op.String(), Outcome: d.Outcome.String(), Cost: cmd.Cost, Asked: e.Asked(),
 		MaxDelay: cmd.MaxDelay.Milliseconds(), Binding: e.Name().String(), Limit: d.Limit,
 		Remaining: d.Remaining, RetryAfter: ceilKnown(d.RetryAfter), Waited: e.Waited.Milliseconds(),
 		Waiting: e.Waiting,
@@ -171,7 +172,6 @@ func (s *Server) explain(e *decisions.Explained) *explanationJSON {
 	if cmd.Origin != nil {
 		out.Request, out.User = cmd.Origin.RequestID, cmd.Origin.User
 	}
-	s.addCauses(out, e)
 	out.Detail = e.Sentence()
 	return out
 }
@@ -187,24 +187,27 @@ func ceilKnown(d time.Duration) *int64 {
 // namedUsers is how many users of a name are told.
 const namedUsers = 10
 
-// addCauses adds who has used up what there was: of a semaphore or a lock its holders of then that still hold
-// it, of a limiter the users that were granted most of it lately.
-func (s *Server) addCauses(out *explanationJSON, e *decisions.Explained) {
+// findCauses returns who has used up what there was: of a semaphore or a lock its holders of then that still
+// hold it, of a limiter the users that were granted most of it lately.
+func (s *Server) findCauses(
+	e *decisions.Explained, user *access.User,
+) (holders []holderJSON, users []topJSON) {
 	key := e.Name()
 	if !params.HasHolders(key.Kind) {
-		out.Users = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Granted, key, namedUsers))
-		return
+		return nil, newTopJSON(s.config.Decisions.TopUsersAt(decisions.Granted, key, namedUsers))
 	}
 	d, err := s.ask(key, gatehouse.Command{Op: gatehouse.OpHolders, Amount: namedUsers})
 	// A store that does not answer leaves the rest of the explanation as it is.
 	if err != nil || d.Report == nil {
-		return
+		return nil, nil
 	}
 	for _, h := range holdersJSON(d.Report.Holders) {
-		if h.Since == nil || !h.Since.After(out.At) {
-			out.Holders = append(out.Holders, h)
+		h.Grant = user.ShownGrant(h.Grant)
+		if h.Since == nil || !h.Since.After(e.Decision.At) {
+			holders = append(holders, h)
 		}
 	}
+	return holders, nil
 }
 
 // ask puts a command to the gate that does not wait, and returns its answer.
