@@ -360,7 +360,8 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 		return
 	}
 	one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
-	if d == nil || len(d.Want) == 0 {
+	// What is told of one that was not given may be about another grant with its id.
+	if d == nil || d.Outcome != gatehouse.Granted {
 		for i := range cmd.Want {
 			u.settle(cmd.Want[i].Key, &one, nil)
 		}
@@ -369,7 +370,8 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 	for i := range d.Want {
 		m := &d.Want[i]
 		u.settle(m.Key, &one, &gatehouse.Decision{
-			Outcome: d.Outcome, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter, Fence: d.Fence,
+			Outcome: gatehouse.Granted, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter,
+			Fence: d.Fence,
 		})
 	}
 }

@@ -113,6 +113,31 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// TestGrantInConflict has an answer that is about the names of another grant with the id.
+func TestGrantInConflict(t *testing.T) {
+	b := newQuotaBench(t, "holders: 2")
+	lock := func(name string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Lock, Name: name} }
+	for i := range 3 {
+		cmd := gatehouse.GrantCommand{
+			Op: gatehouse.OpAcquire, ID: "g", Expires: time.Minute,
+			Want: []gatehouse.Member{{Key: lock(strconv.Itoa(i)), Cost: 1}, {Key: lock("x"), Cost: 1}},
+		}
+		entry, err := b.user.EnterGrant(&cmd)
+		if err != nil {
+			t.Fatalf("grant %d: %v, want none", i, err)
+		}
+		d := gatehouse.GrantDecision{
+			Outcome: gatehouse.Conflict, Want: []gatehouse.MemberDecision{{Key: lock("other")}},
+		}
+		if err := entry.LeaveGrant(&cmd, &d, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(b.user.usage.holds.all); n != 0 {
+		t.Errorf("%d holds count after conflicts, want 0", n)
+	}
+}
+
 func TestNames(t *testing.T) {
 	b := newQuotaBench(t, "names: 2")
 	count := gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1, Interval: 1}}

@@ -143,8 +143,8 @@ func (s *Server) explain(e *decisions.Explained, user *access.User) *explanation
 	d.Message = user.Hide(d.Message)
 	out := &explanationJSON{
 		ID: gatehouse.DecisionID(e.Number), At: d.At.UTC(), Kind: e.Key.Kind.String(), Name: e.Key.Name,
-		Holders: holders, Users: users, Op: cmd.Op.String(), Outcome: d.Outcome.String(), Cost: cmd.Cost, Asked: e.Asked(),
-		MaxDelay: cmd.MaxDelay.Milliseconds(), Binding: e.Name().String(), Limit: d.Limit,
+		Holders: holders, Users: users, Op: cmd.Op.String(), Outcome: d.Outcome.String(), Cost: cmd.Cost,
+		Asked: e.Asked(), MaxDelay: cmd.MaxDelay.Milliseconds(), Binding: e.Name().String(), Limit: d.Limit,
 		Remaining: d.Remaining, RetryAfter: ceilKnown(d.RetryAfter), Waited: e.Waited.Milliseconds(),
 		Waiting: e.Waiting,
 	}
