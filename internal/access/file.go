@@ -176,7 +176,7 @@ func (f *policyFile) readPrefix(u *User, at *yaml.Node) {
 	if !ok {
 		return
 	}
-	// It ends in a slash, so that no name of one user begins with the prefix of another.
+	// It ends in a slash, so that team-a/ has no names of team-ab/.
 	plain := !strings.ContainsFunc(text, func(r rune) bool {
 		return r <= ' ' || r > '~' || r == '"' ||
 			r == '\\'
