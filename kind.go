@@ -139,5 +139,11 @@ func nameAt(names []string, i int, other string) string {
 // Waits reports whether the operation may have to wait.
 func (op Op) Waits() bool { return op == OpAcquire || op == OpWait }
 
+// Reads reports whether the operation changes nothing, and takes nothing.
+func (op Op) Reads() bool {
+	const reads = 1<<OpPeek | 1<<OpDelay | 1<<OpValue | 1<<OpStats | 1<<OpHolders | 1<<OpWaiters
+	return reads>>op&1 != 0
+}
+
 // Yields reports whether the operation depends on the commands in line before it.
 func (op Op) Yields() bool { return op.Waits() || op == OpPeek || op == OpDelay || op == OpReserve }

@@ -15,6 +15,11 @@ func TestLevels(t *testing.T) {
 				t.Errorf("level of %s of a %s = %s, want one if it has that", op, kind,
 					level)
 			}
+			// All else that may be done with the right to read is to wait.
+			if reads := level == gatehouse.LevelRead && op != gatehouse.OpWait; kind.Has(op) &&
+				op.Reads() != reads {
+				t.Errorf("%s of a %s reads: %t, want %t", op, kind, op.Reads(), reads)
+			}
 		}
 	}
 	for op, want := range map[gatehouse.Op]gatehouse.Level{

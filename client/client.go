@@ -204,9 +204,6 @@ func isRepeatable(kind gatehouse.Kind, cmd *gatehouse.Command) bool {
 	case gatehouse.OpWait:
 		// An arrival at a barrier counts, and one that was sent twice might count twice.
 		return kind != gatehouse.Barrier
-	case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpStats, gatehouse.OpHolders,
-		gatehouse.OpWaiters:
-		return true
 	}
-	return false
+	return cmd.Op.Reads()
 }

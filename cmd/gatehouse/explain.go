@@ -25,12 +25,7 @@ func newExplain() *cobra.Command {
 			"Each server keeps its own last refusals, so the servers are asked until one has it.",
 		Example: "  gatehouse explain d1x8k2\n" +
 			"  gatehouse explain d1x8k2 --server a:5505,b:5505 --json",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return errors.New("explain takes one ID, such as d1x8k2")
-			}
-			return nil
-		},
+		Args: exactArgs("ID"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			text, err := explain(cmd.Context(), o, args[0])
 			if err != nil {

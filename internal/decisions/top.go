@@ -1,6 +1,7 @@
 package decisions
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -90,15 +91,7 @@ func (o *Recorder) TopNames(m Measure, kind gatehouse.Kind, k int) []Name {
 			all = append(all, Name{gatehouse.Key{Kind: known, Name: e.Key}, e.Count, e.Excess})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Name) int {
-		switch {
-		case a.Count > b.Count:
-			return -1
-		case a.Count < b.Count:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(all, func(a, b Name) int { return cmp.Compare(b.Count, a.Count) })
 	return all[:min(max(k, 0), len(all))]
 }
 

@@ -31,7 +31,7 @@ func TestOperationsOfAllKinds(t *testing.T) {
 			if kind.Has(op) && !postsOnly(op) {
 				want = append(want, "get "+path+"/{name}/"+op.String())
 			}
-			if kind.Has(op) && !readsOnly(op) {
+			if kind.Has(op) && !op.Reads() {
 				want = append(want, "post "+path+"/{name}/"+op.String())
 			}
 		}
@@ -41,12 +41,6 @@ func TestOperationsOfAllKinds(t *testing.T) {
 			}
 		}
 	}
-}
-
-// readsOnly is whether an operation takes no effect.
-func readsOnly(op gatehouse.Op) bool {
-	return op == gatehouse.OpPeek || op == gatehouse.OpDelay || op == gatehouse.OpValue ||
-		op == gatehouse.OpStats || op == gatehouse.OpHolders || op == gatehouse.OpWaiters
 }
 
 // postsOnly is whether an operation is an operator's, and no GET.

@@ -10,6 +10,7 @@
 package topk
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -192,15 +193,7 @@ func (s *Sketch[K]) Top(k int, at time.Time) []Entry[K] {
 		}
 	}
 	s.mu.Unlock()
-	slices.SortFunc(all, func(a, b Entry[K]) int {
-		switch {
-		case a.Count > b.Count:
-			return -1
-		case a.Count < b.Count:
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(all, func(a, b Entry[K]) int { return cmp.Compare(b.Count, a.Count) })
 	return all[:min(max(k, 0), len(all))]
 }
 
