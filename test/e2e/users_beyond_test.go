@@ -220,3 +220,38 @@ func TestQuotasAreGivenBack(t *testing.T) {
 		t.Errorf("one more than the quota = %d, want 429", got)
 	}
 }
+
+// TestBodiesOfStrangers has many connections without a token send nearly all of a batch, and a user send one
+// of its own.
+func TestBodiesOfStrangers(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "users.yaml")
+	writeUsers(t, file, [2]string{"ci", `may: [{on: "*", do: use}]`})
+	s := start(t, "--users", file, "--max-buffered", "4MiB")
+	const length, begin = 1 << 20, "POST /v1/batch HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n"
+	for range 20 {
+		conn := dialRedis(t, s.address) // a connection, of whatever sort
+		_, _ = fmt.Fprintf(conn, begin, s.address, length)
+		_, _ = io.WriteString(conn, strings.Repeat("x", length-1))
+	}
+	commands := strings.Repeat(`{"op":"count","counter":"a"},`, 999) + `{"op":"count","counter":"a"}`
+	got := <-s.postAs(t, "ci", "batch", `{"commands":[`+commands+`]}`)
+	if got.status != 200 {
+		t.Errorf("a batch while strangers send theirs = %d %s, want 200", got.status, got.text)
+	}
+	// The answer to one who is not known comes, and the next request of its connection is read.
+	conn := dialRedis(t, s.address)
+	for range 2 {
+		_, _ = fmt.Fprintf(conn, begin, s.address, 10_000)
+		_, _ = io.WriteString(conn, strings.Repeat("x", 10_000))
+		response, err := http.ReadResponse(conn.reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a batch of a stranger = %d, want 401", response.StatusCode)
+		}
+	}
+}

@@ -25,8 +25,12 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		ctx.SetConnectionClose()
 	}
 	path, query := splitURI(ctx.Request.Header.RequestURI())
-	// The body comes first, even for a request that is rejected: an unread body would be taken for the next
-	// request of this connection.
+	if !s.admitRequest(ctx, path, &from) {
+		dropBody(ctx)
+		return
+	}
+	// The body comes before all else, even for a request that is rejected: an unread body would be taken for
+	// the next request of this connection.
 	if ctx.Request.IsBodyStream() {
 		body, ok := s.receiveBody(ctx, s.wantsBody(ctx, path))
 		if !ok {
@@ -34,14 +38,8 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		}
 		defer body.release()
 	}
-	if !s.checkHost(ctx, path, &from) {
-		return
-	}
-	if c := pacedConnOf(ctx.Conn()); c != nil && c.healthAlone {
+	if isHealthAlone(ctx) {
 		s.answerHealthAlone(ctx, path, &from)
-		return
-	}
-	if s.config.Users != nil && !s.identify(ctx, path, &from) {
 		return
 	}
 	// Grants and batches have paths that neither a kind nor a route can have.
@@ -84,6 +82,19 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		s.decideRequest(ctx, r, &from)
 	}
 	s.requestPool.Put(r)
+}
+
+// admitRequest rejects a request that is for another host, or from a sender that is not known, and reports
+// whether it may go on. Nothing of its body is read before: large ones take room from others.
+func (s *Server) admitRequest(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
+	return s.checkHost(ctx, path, from) &&
+		(s.config.Users == nil || isHealthAlone(ctx) || s.identify(ctx, path, from))
+}
+
+// isHealthAlone reports whether a request came to a listener of ServeHealth.
+func isHealthAlone(ctx *fasthttp.RequestCtx) bool {
+	c := pacedConnOf(ctx.Conn())
+	return c != nil && c.healthAlone
 }
 
 // readFormAndQuery fills in the command's parameters from the query and the body, and notes in from how the

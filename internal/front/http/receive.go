@@ -147,6 +147,17 @@ func discardBody(stream io.Reader) error {
 	return fasthttp.ErrBodyTooLarge
 }
 
+// dropBody throws the body of a request away that is answered already. Without its end the connection ends.
+func dropBody(ctx *fasthttp.RequestCtx) {
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return
+	}
+	if len(ctx.Request.Header.Peek(longBodyHeader)) > 0 || discardBody(stream) != nil {
+		ctx.SetConnectionClose()
+	}
+}
+
 // wantsBody reports whether the body of a request is read: by a route, or as a form with the parameters of an
 // operation.
 func (s *Server) wantsBody(ctx *fasthttp.RequestCtx, path []byte) bool {
