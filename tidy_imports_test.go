@@ -21,6 +21,7 @@ var direction = map[string][]string{
 	"internal/manual":           {".", "docs", "internal/openapi"},
 	"internal/supervisor/guard": {"internal/supervisor"},
 	"internal/etcd":             {"internal/certs"},
+	"internal/etcdkey":          {"internal/etcd", "internal/etcdtest"},
 	"internal/certs":            {"internal/filewatch", "internal/smallfile"},
 	"internal/tlsconn":          {"internal/budget"},
 	"internal/redistest":        {"internal/await", "internal/freeport"},
@@ -29,7 +30,7 @@ var direction = map[string][]string{
 	"internal/simulate":         {".", "capacity", "internal/minheap", "internal/yamlnode"},
 	"internal/front":            {".", "gate", "capacity", "internal"},
 	"internal/config": {
-		".", "internal/front/jarl", "capacity", "store", "internal/etcd", "internal/filewatch",
+		".", "internal/front/jarl", "capacity", "store", "internal/etcdkey", "internal/filewatch",
 		"internal/glob",
 		"internal/smallfile", "internal/yamlnode",
 	},

@@ -22,7 +22,7 @@ import (
 )
 
 // secrets are the settings that may contain a password. Their values are never shown.
-var secrets = []string{"store", "election", "capacity-config"}
+var secrets = []string{"store", "election", "capacity-config", "users"}
 
 // readFile reads the configuration file and sets the flags that neither the command line nor the environment
 // has set. If anything in the file is wrong, it sets none. With an empty path it returns an empty file.

@@ -89,7 +89,10 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		tracing:    tracing,
 	}
 	proc.tls = proc.newTLS(p.certs, metrics)
-	proc.users = proc.newUsers(p, metrics, observer)
+	proc.users, err = proc.newUsers(ctx, p, metrics, observer)
+	if err != nil {
+		return err
+	}
 	// The server of leases comes before the HTTP listener, which shows its resources under their routes.
 	routes, err := proc.addLeases(p, metrics)
 	if err != nil {

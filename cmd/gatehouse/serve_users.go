@@ -13,6 +13,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
+	"github.com/gatehousehq/gatehouse/internal/etcdkey"
 	"github.com/gatehousehq/gatehouse/internal/filewatch"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
@@ -20,7 +21,7 @@ import (
 
 // userSettings are the settings about who may do what.
 type userSettings struct {
-	file     string
+	source   string // a file, or a key of etcd
 	insecure bool
 	proxies  []string
 	bouncer  bool // the address of HTTP is that of BOUNCER_HOST
@@ -28,7 +29,8 @@ type userSettings struct {
 
 // addFlags adds a flag for each setting, with its default.
 func (s *userSettings) addFlags(f *pflag.FlagSet) {
-	f.StringVar(&s.file, "users", "", "file of users, their tokens, and what they may do; empty for no users")
+	f.StringVar(&s.source, "users", "",
+		"users, their tokens, and what they may do: a file, or etcd://HOST:PORT/KEY; empty for no users")
 	f.BoolVar(&s.insecure, "insecure", false,
 		"let other machines connect without asking who they are, or send tokens without TLS")
 	f.StringSliceVar(&s.proxies, "trusted-proxy", nil,
@@ -40,7 +42,12 @@ func (s *userSettings) findFaults(note func(flag, format string, args ...any)) {
 	if _, bad := s.trusted(); bad != "" {
 		note("trusted-proxy", "has %q, want addresses such as 10.0.0.0/8 or 10.1.2.3", bad)
 	}
-	if len(s.proxies) > 0 && s.file == "" {
+	if isEtcdAddress(s.source) {
+		if err := etcdkey.Check(s.source); err != nil {
+			note("users", "is no source: %v", err)
+		}
+	}
+	if len(s.proxies) > 0 && s.source == "" {
 		note("trusted-proxy", "is given without --users, and means something only for their tokens")
 	}
 }
@@ -85,13 +92,13 @@ func (s *settings) openAddresses() (all []string) {
 func (s *settings) checkReach() error {
 	open := s.openAddresses()
 	// A server that is started as bouncer was is as open as bouncer was, with a warning.
-	if s.users.bouncer && s.users.file == "" {
+	if s.users.bouncer && s.users.source == "" {
 		open = slices.DeleteFunc(open, func(a string) bool { return strings.HasPrefix(a, "--http ") })
 	}
 	switch {
 	case len(open) == 0 || s.users.insecure, s.tls.clientAuth == certs.AuthRequire:
 		return nil
-	case s.users.file == "":
+	case s.users.source == "":
 		return fmt.Errorf("%s can be reached from other machines, which need no token; "+
 			"give --users FILE, or --insecure", strings.Join(open, " and "))
 	case len(s.users.proxies) == 0 && s.tls.cert == "":
@@ -102,53 +109,75 @@ func (s *settings) checkReach() error {
 	return nil
 }
 
-// newUsers returns the users of a server, nil without a file of them. The file is followed in the background.
+// newUsers returns the users of a server, nil without a source of them, which is followed in the background.
 func (proc *serverProcess) newUsers(
-	p *servePlan, metrics *prometheus.Registry, observer *decisions.Recorder,
-) *access.Users {
+	ctx context.Context, p *servePlan, metrics *prometheus.Registry, observer *decisions.Recorder,
+) (*access.Users, error) {
 	s := &p.users
-	if s.bouncer && s.file == "" && !s.insecure && !isLocalAddress(p.http) {
+	if s.bouncer && s.source == "" && !s.insecure && !isLocalAddress(p.http) {
 		proc.log.Warn("other machines can reach this server and need no token, because "+
 			"BOUNCER_HOST says so; give --users FILE, or --insecure to hide this", "http", p.http)
 	}
-	if p.policy == nil {
-		return nil
+	if s.source == "" {
+		return nil, nil
 	}
-	users := access.NewUsers(p.policy, time.Now)
+	policy := p.policy
+	if policy == nil {
+		// A server that does not know its users yet would turn all of them away.
+		var err error
+		policy, err = loadPolicy(ctx, s.source)
+		if err != nil {
+			return nil, err
+		}
+	}
+	users := access.NewUsers(policy, time.Now)
 	users.Register(metrics, proc.log, observer.CountRefusedUser)
 	users.LookUp(proc.gate)
 	if proxies, _ := s.trusted(); !s.insecure {
 		users.RefusePlain(proxies)
 	}
 	proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
-		return proc.followUsers(ctx, s.file, users, again)
+		return proc.followUsers(ctx, s.source, users, again)
 	})
-	return users
+	return users, nil
 }
 
-// followUsers reads the file of users again when it changes, and at each value of again. A file with a fault
+// followUsers reads the users again when their source changes, and at each value of again. One with a fault
 // leaves the users as they are.
 func (proc *serverProcess) followUsers(
-	ctx context.Context, path string, users *access.Users, again <-chan os.Signal,
+	ctx context.Context, source string, users *access.Users, again <-chan os.Signal,
 ) error {
 	var last filewatch.LastReading
+	report := func(policy *access.Policy, err error, asked bool) {
+		changed := false
+		if err == nil {
+			changed = users.SetPolicy(policy)
+		} else {
+			users.SetStale()
+		}
+		switch {
+		case !last.IsNews(asked, changed, err):
+		case err != nil:
+			proc.log.Error("the new users cannot be used; those before stay in force", "error", err)
+		default:
+			proc.log.Info("the users are in force", "file", policy.Path, "users", policy.Len())
+		}
+	}
+	if isEtcdAddress(source) {
+		etcdkey.Watch(ctx, etcdkey.KeyWatch{
+			Address: source, Again: again,
+			Report: func(r etcdkey.Reading, asked bool) {
+				policy, err := parseReading(r)
+				report(policy, err, asked)
+			},
+		})
+		return nil
+	}
 	return filewatch.Watch(ctx, filewatch.Watching{
-		Paths: []string{path}, Again: again,
+		Paths: []string{source}, Again: again,
 		Read: func(asked bool) {
-			policy, err := access.LoadPolicy(path)
-			changed := false
-			if err == nil {
-				changed = users.SetPolicy(policy)
-			} else {
-				users.SetStale()
-			}
-			switch {
-			case !last.IsNews(asked, changed, err):
-			case err != nil:
-				proc.log.Error("the new users cannot be used; those before stay in force", "error", err)
-			default:
-				proc.log.Info("the users are in force", "file", path, "users", policy.Len())
-			}
+			policy, err := readUsersFile(source)
+			report(policy, err, asked)
 		},
 		Unwatched: func(err error) {
 			proc.log.Warn("changes of the users will go unnoticed until SIGHUP", "error", err)
@@ -156,11 +185,12 @@ func (proc *serverProcess) followUsers(
 	})
 }
 
-// readPolicy reads the file of users.
+// readPolicy reads the file of users. Those in etcd are read as the server starts, as a plan does not
+// connect.
 func (p *servePlan) readPolicy() (err error) {
-	if p.users.file == "" {
+	if p.users.source == "" || isEtcdAddress(p.users.source) {
 		return nil
 	}
-	p.policy, err = access.LoadPolicy(p.users.file)
+	p.policy, err = readUsersFile(p.users.source)
 	return err
 }

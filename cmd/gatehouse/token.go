@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -40,7 +42,7 @@ func newToken() *cobra.Command {
 }
 
 func newTokenCan() *cobra.Command {
-	var path string
+	var source string
 	cmd := &cobra.Command{
 		Use:   "can NAME OPERATION KIND/NAME",
 		Short: "Say whether a user may do something, and which line says so",
@@ -51,20 +53,22 @@ func newTokenCan() *cobra.Command {
 		Example: "  gatehouse token can ci acquire lock/deploy --users users.yaml",
 		Args:    exactArgs("NAME", "OPERATION", "KIND/NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if path == "" {
-				return usageError{fmt.Errorf("--users is empty, want the file of users")}
+			// Not as the default, which --help shows: it may have a password in it.
+			source := cmp.Or(source, os.Getenv("GATEHOUSE_USERS"))
+			if source == "" {
+				return usageError{errors.New("--users is empty, want a file or etcd://HOST:PORT/KEY")}
 			}
 			explain, err := readQuestion(args[1], args[2])
 			if err != nil {
 				return usageError{err}
 			}
-			policy, err := access.LoadPolicy(path)
+			policy, err := loadPolicy(cmd.Context(), source)
 			if err != nil {
 				return err
 			}
 			user := policy.User(args[0])
 			if user == nil {
-				return fmt.Errorf("%s has no user %q", path, args[0])
+				return fmt.Errorf("%s has no user %q", policy.Path, args[0])
 			}
 			may, why := explain(user)
 			answer := "no"
@@ -78,7 +82,8 @@ func newTokenCan() *cobra.Command {
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&path, "users", os.Getenv("GATEHOUSE_USERS"), "file of users; also GATEHOUSE_USERS")
+	cmd.Flags().StringVar(&source, "users", "",
+		"file of users, or etcd://HOST:PORT/KEY; also GATEHOUSE_USERS")
 	return cmd
 }
 

@@ -3,23 +3,19 @@ package access
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/glob"
-	"github.com/gatehousehq/gatehouse/internal/smallfile"
 	"github.com/gatehousehq/gatehouse/internal/yamlnode"
 	"go.yaml.in/yaml/v4"
 )
 
 // The limits of a file of users.
 const (
-	maxFile   = 8 << 20 // bytes
 	maxUsers  = 10_000
 	maxRules  = 1_000 // of one user
 	maxTokens = 10    // of one user: two while one is replaced, with room for several programs
@@ -28,34 +24,8 @@ const (
 	maxPrefix = 128
 )
 
-// LoadPolicy reads a file of users. Its error has every fault with its line and column. A file that others
-// may read, or that its group may write, is refused. Links are followed.
-func LoadPolicy(path string) (*Policy, error) {
-	text, err := readPrivate(path)
-	if err != nil {
-		return nil, fmt.Errorf("reading the users: %w", err)
-	}
-	return parsePolicy(path, text)
-}
-
-// readPrivate reads a file that others cannot read, and the group cannot write.
-func readPrivate(path string) ([]byte, error) {
-	return smallfile.Read(path, smallfile.Wanted{
-		What: "a file of users", Size: maxFile, Check: func(info fs.FileInfo) error {
-			// Windows has no such bits.
-			const others, groupWrites = 0o006, 0o020
-			mode := info.Mode().Perm()
-			if runtime.GOOS == "windows" || mode&(others|groupWrites) == 0 {
-				return nil
-			}
-			return fmt.Errorf("%s has the mode %04o, want one that others cannot read and the group cannot "+
-				"write, such as 0600 or 0640: chmod 600 %s", path, mode, path)
-		},
-	})
-}
-
-// parsePolicy reads the text of a file.
-func parsePolicy(path string, text []byte) (*Policy, error) {
+// ParsePolicy reads the text of a file of users. path is where it is from, for its faults.
+func ParsePolicy(path string, text []byte) (*Policy, error) {
 	f := &policyFile{Policy: Policy{
 		Path: path, sum: hashToken(text), byName: make(map[string]*User), tokens: make(map[tokenHash]*User),
 		certs: make(map[string]*User),

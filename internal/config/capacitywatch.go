@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/etcdkey"
 	"github.com/gatehousehq/gatehouse/internal/filewatch"
 	"github.com/gatehousehq/gatehouse/internal/smallfile"
 )
@@ -48,7 +49,10 @@ func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
 	}
 	w := &watcher{CapacityWatch: watch}
 	if s.etcd != "" {
-		w.watchEtcd(ctx, s.etcd)
+		etcdkey.Watch(ctx, etcdkey.KeyWatch{
+			Address: s.etcd, Again: watch.Reload,
+			Report: func(r etcdkey.Reading, asked bool) { w.report(keyReading(r), asked) },
+		})
 		return nil
 	}
 	return w.watchFile(ctx, s.path)
@@ -68,7 +72,7 @@ func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, ver
 	}
 	var r sourceReading
 	if s.etcd != "" {
-		r = readEtcd(ctx, s.etcd)
+		r = keyReading(etcdkey.Read(ctx, s.etcd))
 	} else {
 		r = readFile(s.path)
 	}
@@ -115,7 +119,10 @@ func parseSource(text string) (capacitySource, error) {
 	case path != text:
 		return capacitySource{path: path}, nil
 	case strings.HasPrefix(text, etcdPrefix):
-		return capacitySource{etcd: text}, checkEtcd(text)
+		if err := etcdkey.Check(text); err != nil {
+			return capacitySource{}, fmt.Errorf("capacity configuration: %w", err)
+		}
+		return capacitySource{etcd: text}, nil
 	case address: // the rest may hold a password, and is not shown
 		return capacitySource{}, fmt.Errorf("capacity configuration: source begins with %q, "+
 			"want file:PATH or etcd://host:port/key", scheme+"://")
@@ -129,6 +136,11 @@ type sourceReading struct {
 	version string
 	text    []byte
 	err     error // why there is no text
+}
+
+// keyReading returns what was found at a key of etcd.
+func keyReading(r etcdkey.Reading) sourceReading {
+	return sourceReading{name: r.Version, version: r.Version, text: r.Text, err: r.Err}
 }
 
 func (r *sourceReading) parseTemplates() (capacity.Templates, error) {

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package config
+package etcdkey
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func TestAWatchThatEtcdCannotContinueBeginsAnew(t *testing.T) {
 	if _, err := client.Compact(t.Context(), last); err != nil {
 		t.Fatal(err)
 	}
-	w := &watcher{}
+	w := new(KeyWatch)
 	if why, err := w.watchKey(t.Context(), etcdKey{client, "/k"}, 1); why != causeChanged || err != nil {
 		t.Errorf("watch = cause %d, %v, want %d, changed, without an error", why, err, causeChanged)
 	}

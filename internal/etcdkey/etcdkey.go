@@ -1,10 +1,13 @@
-package config
+// Package etcdkey reads a key of etcd, and notices that it has changed.
+package etcdkey
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"strconv"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/etcd"
@@ -29,25 +32,61 @@ type wakeCause uint8
 
 const (
 	causeChanged wakeCause = iota
-	causeReload
+	causeAgain
 	causeEnded // it should not: the context has ended
 )
 
-// checkEtcd refuses an address that is not valid.
-func checkEtcd(address string) error {
+// Check returns what is wrong with the address of a key, which has no parameters but those for TLS. It
+// connects to no server.
+func Check(address string) error {
 	_, query, err := etcd.Check(address)
 	if err != nil {
-		return fmt.Errorf("capacity configuration: %w", err)
+		return err
 	}
 	// Any parameter is one too many; one of them suffices for the message.
 	for parameter := range query {
-		return fmt.Errorf("capacity configuration: etcd address: parameter %s is unknown, want none",
-			quote(parameter))
+		return fmt.Errorf("etcd address: parameter %s is unknown, want none", strconv.Quote(parameter))
 	}
 	return nil
 }
 
-// An etcdKey is a key, and a client to read it. Its name has no password in it, which the address may have.
+// A Reading is what was found at a key.
+type Reading struct {
+	Text []byte
+	// Version is the key with the revision at which it was written. It has no password in it, which the
+	// address may have.
+	Version string
+	// Err says why there is no text.
+	Err error
+}
+
+// Read reads a key once.
+func Read(ctx context.Context, address string) Reading {
+	key, err := openKey(address)
+	if err != nil {
+		return Reading{Err: err}
+	}
+	defer func() { _ = key.client.Close() }()
+	r, _, err := key.readKey(ctx)
+	if err != nil {
+		return Reading{Err: err}
+	}
+	return r
+}
+
+// A KeyWatch says which key is watched, and what is called.
+type KeyWatch struct {
+	Address string
+
+	// Again, if not nil, has the key read at each value.
+	Again <-chan os.Signal
+
+	// Report is called with the key as it is now, with each change of it, and with each failure. It is called
+	// by the goroutine that called Watch; asked says that Again was the reason.
+	Report func(r Reading, asked bool)
+}
+
+// An etcdKey is a key, and a client to read it.
 type etcdKey struct {
 	client *clientv3.Client
 	name   string
@@ -58,22 +97,8 @@ func openKey(address string) (etcdKey, error) {
 	return etcdKey{client, name}, err
 }
 
-// readEtcd reads the key once.
-func readEtcd(ctx context.Context, address string) sourceReading {
-	key, err := openKey(address)
-	if err != nil {
-		return sourceReading{err: err}
-	}
-	defer func() { _ = key.client.Close() }()
-	r, _, err := key.readKey(ctx)
-	if err != nil {
-		return sourceReading{err: err}
-	}
-	return r
-}
-
 // readKey reads the key, and returns the revision of etcd at which it did.
-func (k etcdKey) readKey(ctx context.Context) (sourceReading, int64, error) {
+func (k etcdKey) readKey(ctx context.Context) (Reading, int64, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	// The client's own Get waits for a connection until its time is up, and then does not know why there
@@ -82,32 +107,32 @@ func (k etcdKey) readKey(ctx context.Context) (sourceReading, int64, error) {
 	question := &etcdserverpb.RangeRequest{Key: []byte(k.name)}
 	answer, err := kv.Range(ctx, question, grpc.WaitForReady(false))
 	if err != nil {
-		return sourceReading{}, 0, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
+		return Reading{}, 0, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
 	}
 	if len(answer.Kvs) == 0 {
 		missing := fmt.Errorf("etcd key %s does not exist", k.name)
-		return sourceReading{err: missing}, answer.Header.Revision, nil
+		return Reading{Err: missing}, answer.Header.Revision, nil
 	}
 	// The revision of the key tells versions apart, that of the store is where watching begins.
 	return k.newReading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value), answer.Header.Revision, nil
 }
 
-func (k etcdKey) newReading(revision int64, text []byte) sourceReading {
+func (k etcdKey) newReading(revision int64, text []byte) Reading {
 	version := fmt.Sprintf("etcd:%s@%d", k.name, revision)
-	return sourceReading{name: version, version: version, text: text}
+	return Reading{Text: text, Version: version}
 }
 
-// watchEtcd reports the templates of a key, over one connection after the other.
+// Watch reports a key, over one connection after the other, until ctx ends.
 //
 //	serveConnection --fails, or the key must be read again--> pauseBefore --> serveConnection
 //	        |                                                   ^
-//	        +--Reload: at once, no pause                        +-- context ends: return
-func (w *watcher) watchEtcd(ctx context.Context, address string) {
+//	        +--Again: at once, no pause                        +-- context ends: return
+func Watch(ctx context.Context, w KeyWatch) {
 	asked := false
 	for attempt := 0; ; attempt++ {
-		reached, why, err := w.serveConnection(ctx, address, asked)
+		reached, why, err := w.serveConnection(ctx, asked)
 		if err != nil && ctx.Err() == nil {
-			w.reportFailure(fmt.Errorf("capacity configuration: %w", err), asked)
+			w.Report(Reading{Err: err}, asked)
 		}
 		// The pauses grow only while etcd cannot be reached.
 		if reached {
@@ -120,16 +145,16 @@ func (w *watcher) watchEtcd(ctx context.Context, address string) {
 		if why == causeEnded {
 			return
 		}
-		asked = why == causeReload
+		asked = why == causeAgain
 	}
 }
 
 // serveConnection opens a connection and reports the key until that fails or there is a cause to start again.
 // It reports whether etcd was reached.
-func (w *watcher) serveConnection(
-	ctx context.Context, address string, asked bool,
+func (w *KeyWatch) serveConnection(
+	ctx context.Context, asked bool,
 ) (reached bool, why wakeCause, err error) {
-	key, err := openKey(address)
+	key, err := openKey(w.Address)
 	if err != nil {
 		return false, causeChanged, err
 	}
@@ -138,7 +163,7 @@ func (w *watcher) serveConnection(
 	if err != nil {
 		return false, causeChanged, err
 	}
-	w.report(r, asked)
+	w.Report(r, asked)
 	// From the revision after the read: no change between the two is missed, and none is reported twice.
 	why, err = w.watchKey(ctx, key, revision+1)
 	return true, why, err
@@ -148,7 +173,7 @@ func (w *watcher) serveConnection(
 var errLost = errors.New("the connection is lost")
 
 // watchKey reports all changes of the key from a revision on.
-func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCause, error) {
+func (w *KeyWatch) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCause, error) {
 	// Two things can end the watch: etcd's stream, and the connection below it. The library hides the latter.
 	watching, cancel := context.WithCancelCause(ctx)
 	over := make(chan struct{})
@@ -162,12 +187,12 @@ func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCa
 
 	// A member that lost its cluster would be silent otherwise.
 	answers := key.client.Watch(clientv3.WithRequireLeader(watching), key.name, clientv3.WithRev(from))
-	again := w.Reload
+	again := w.Again
 	for {
 		select {
 		case _, open := <-again:
 			if open {
-				return causeReload, nil
+				return causeAgain, nil
 			}
 			again = nil
 		// Both an error and a closed channel end the watch; the cause of the context may tell why.
@@ -176,7 +201,7 @@ func (w *watcher) watchKey(ctx context.Context, key etcdKey, from int64) (wakeCa
 				return causeChanged, key.watchError(answer.Err(), context.Cause(watching))
 			}
 			if n := len(answer.Events); n > 0 {
-				w.report(key.readingOf(answer.Events[n-1]), false) // the others are history
+				w.Report(key.readingOf(answer.Events[n-1]), false) // the others are history
 			}
 		}
 	}
@@ -194,10 +219,10 @@ func (k etcdKey) watchError(err, why error) error {
 	return fmt.Errorf("etcd key %s: %w", k.name, err)
 }
 
-func (k etcdKey) readingOf(e *clientv3.Event) sourceReading {
+func (k etcdKey) readingOf(e *clientv3.Event) Reading {
 	if e.Type == clientv3.EventTypeDelete {
 		err := fmt.Errorf("etcd key %s was deleted at revision %d", k.name, e.Kv.ModRevision)
-		return sourceReading{err: err}
+		return Reading{Err: err}
 	}
 	return k.newReading(e.Kv.ModRevision, e.Kv.Value)
 }
@@ -218,9 +243,9 @@ func awaitLost(ctx context.Context, connection *grpc.ClientConn) {
 }
 
 // pauseBefore waits before the next attempt, the first being 0.
-func (w *watcher) pauseBefore(ctx context.Context, attempt int) wakeCause {
+func (w *KeyWatch) pauseBefore(ctx context.Context, attempt int) wakeCause {
 	over := time.After(pauseAfter(attempt, rand.Float64()))
-	again := w.Reload
+	again := w.Again
 	for {
 		select {
 		case <-ctx.Done():
@@ -229,7 +254,7 @@ func (w *watcher) pauseBefore(ctx context.Context, attempt int) wakeCause {
 			return causeChanged
 		case _, open := <-again:
 			if open {
-				return causeReload
+				return causeAgain
 			}
 			again = nil
 		}
