@@ -176,6 +176,15 @@ func TestLogins(t *testing.T) {
 			t.Errorf("LogIn(%.10q, %q) succeeds, want an error", wrong.token, wrong.claimed)
 		}
 	}
+	// No token stands for what a file has by mistake: the hash of nothing, or no hash at all.
+	for _, odd := range []string{hashToken(nil).String(), tokenHash{}.String()} {
+		odd := NewUsers(parse(t, "users: [{name: odd, tokens: ['"+odd+"']}]"), time.Now)
+		for _, token := range []string{"", strings.Repeat("x", maxToken+1)} {
+			if _, got, err := odd.LogIn([]byte(token), "", From{}); err == nil {
+				t.Errorf("LogIn(%.10q) = %s, want an error", token, got.Name)
+			}
+		}
+	}
 	if got := users.Current(login); got != user {
 		t.Errorf("Current = %v, want the same user", got)
 	}

@@ -146,10 +146,11 @@ func (u *Users) LogIn(token []byte, claimed string, from From) (*Login, *User, e
 	if u.isReadable(from) {
 		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, plainToken)
 	}
-	l := &Login{token: true}
-	if len(token) <= maxToken {
-		l.hash = hashToken(token)
+	// A file that was made with an empty variable has the hash of nothing.
+	if len(token) == 0 || len(token) > maxToken {
+		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongToken)
 	}
+	l := &Login{token: true, hash: hashToken(token)}
 	user := u.Current(l)
 	if user == nil || claimed != "" && claimed != user.Name {
 		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongToken)

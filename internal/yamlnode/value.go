@@ -30,8 +30,7 @@ func (f *FileFaults) Pairs(node *yaml.Node, names []string, of string) func(func
 			line := first[key.Value]
 			switch {
 			case key.Kind != yaml.ScalarNode || !slices.Contains(names, key.Value):
-				f.addf(At(key), "%s is no setting%s, want one of %s",
-					KeyName(key), of, JoinNames(names))
+				f.addf(At(key), "%s is no setting%s, want %s", KeyName(key), of, wanted(names))
 			case line > 0:
 				f.addf(At(key), "%s is set twice, first in line %d", key.Value, line)
 			default:
@@ -40,6 +39,14 @@ func (f *FileFaults) Pairs(node *yaml.Node, names []string, of string) func(func
 			}
 		}
 	}
+}
+
+// wanted says which of some names are wanted.
+func wanted(names []string) string {
+	if len(names) == 1 {
+		return names[0]
+	}
+	return "one of " + JoinNames(names)
 }
 
 // Scalar returns the text of one value.
