@@ -64,6 +64,7 @@ func TestInABrowser(t *testing.T) {
 	t.Run("PageOfManyNames", b.testPageOfManyNames)
 	t.Run("PageOfOneName", b.testPageOfOneName)
 	t.Run("PageOfSharedStore", b.testPageOfSharedStore)
+	t.Run("PageOverTLS", b.testPageOverTLS)
 	t.Run("PageReconnects", b.testPageReconnects)
 	t.Run("PageThatIsLeft", b.testPageThatIsLeft)
 	t.Run("Manual", b.testManual)

@@ -84,7 +84,8 @@ func TestRightsOfEachOperation(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "users.yaml")
 	writeUsers(t, file, levelUsers...)
-	s := start(t, "--users", file)
+	dir := t.TempDir()
+	s := start(t, "--users", file, "--store", "disk:"+dir)
 	redis := make(map[string]*redisConn)
 	for _, u := range levelUsers {
 		redis[u[0]] = dialRedis(t, s.redisAddress(t))
@@ -111,9 +112,21 @@ func TestRightsOfEachOperation(t *testing.T) {
 			t.Errorf("%s shows a token", path)
 		}
 	}
+	kept := asked{method: "POST", path: "/v1/lock/kept/acquire?key=k&expires=0", token: canary + "manage"}
+	if status, text := s.ask(t, kept); status != 200 {
+		t.Errorf("a lock = %d %s, want 200", status, text)
+	}
 	lines, _, _ := s.journal.all()
 	if strings.Contains(strings.Join(lines, "\n"), canary) {
 		t.Error("the log shows a token")
+	}
+	if err := s.stop(); err != nil {
+		t.Error(err)
+	}
+	status, dump, said := gatehouse(t, nil, "data", "dump", dir)
+	if status != 0 || !strings.Contains(dump, "kept") || strings.Contains(dump+said, canary) {
+		t.Errorf("data dump ended with %d, said %q and printed %s, want what users have made, and no token",
+			status, said, dump)
 	}
 }
 
