@@ -53,9 +53,13 @@ type rateResult struct {
 // exceedsBurst reports whether the quantity can never be taken at once.
 func (a *rateRequest) exceedsBurst() bool { return a.quantity-1 > a.rate.burst }
 
-// acceptsCommand reports whether a command for a rate goes into the batch.
-func (b *rateBatch) acceptsCommand(args [][]byte) bool {
-	return len(args) > 1 && b.n < len(b.calls) && b.key.Name == string(args[1])
+// acceptsCommand reports whether a command of a session for a rate goes into the batch.
+func (b *rateBatch) acceptsCommand(s *session, args [][]byte) bool {
+	if len(args) < 2 || b.n == len(b.calls) || b.key.Name != string(args[1]) {
+		return false
+	}
+	// A policy that came since the first command may mean another name by this one.
+	return s.account() == nil || s.user() == b.calls[0].pass.User()
 }
 
 // limitRate adds a command for a key's rate to the batch, which decideBatch answers. runCommand has called

@@ -98,7 +98,7 @@ func (s *session) runCommand(args [][]byte) bool {
 	}
 	// Answers have the order of their commands: before anything that does not fit into the batch, the batch
 	// is decided. On a slow store that submits it, so s.waiting is looked at only after this.
-	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.acceptsCommand(args) {
+	if c == nil || c.group != rateGroup || l.batch.n > 0 && !l.batch.acceptsCommand(s, args) {
 		s.decideBatch()
 	}
 	if s.waiting != nil && !s.mayOverlap(c, args) {

@@ -1,0 +1,56 @@
+package resp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
+)
+
+// policyOf reads the line of a user whose token is "secret".
+func policyOf(t *testing.T, line string) *access.Policy {
+	t.Helper()
+	sum := sha256.Sum256([]byte("secret"))
+	text := "users: [{name: ci, tokens: ['sha256:" + hex.EncodeToString(sum[:]) + "'], " + line + "}]\n"
+	policy, err := access.ParsePolicy("users.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+// TestPolicyWithinAPipeline has a new file come between commands that are decided together: those before it
+// are about the names of the old one, and those behind it about the names of the new one.
+func TestPolicyWithinAPipeline(t *testing.T) {
+	const line = "at-most: {rate: 100/1s}, may: [{on: '*', do: use}], prefix: "
+	before, after := policyOf(t, line+"old/"), policyOf(t, line+"new/")
+	var users *access.Users
+	asked := 0
+	// The clock is read where each command is counted, and before it is judged.
+	users = access.NewUsers(before, func() time.Time {
+		asked++
+		if asked == 3 {
+			users.SetPolicy(after)
+		}
+		return time.Unix(1e9, 0)
+	})
+	d := open(t, Config{Users: users})
+	c := d.dial(t)
+	c.want("AUTH secret", "OK")
+	asked = 0
+	c.send(strings.Repeat("CL.THROTTLE a 9 10 3600\r\n", 5))
+	for range 5 {
+		c.answer()
+	}
+	for name, want := range map[string]int64{"old/a": 10 - 3, "new/a": 10 - 2} {
+		got, err := d.gate.Do(t.Context(), gatehouse.Key{Kind: gatehouse.GCRA, Name: name},
+			gatehouse.Command{Op: gatehouse.OpPeek, Cost: 0, Rule: gatehouse.Rule{Size: gatehouse.InForce}})
+		if err != nil || got.Remaining != want {
+			t.Errorf("%s has %d left, %v, want %d", name, got.Remaining, err, want)
+		}
+	}
+}
