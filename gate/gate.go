@@ -135,8 +135,9 @@ func (g *Gate) Do(
 			g.addWaiting(r, &turn.Decision)
 		}
 		if g.config.Observer != nil {
-			r.Err = err
-			g.observeRequest(r, &turn.Decision)
+			r.Err, r.Decision = err, &turn.Decision
+			g.observeRequests(c.alone[:])
+			r.Decision = nil
 		}
 		if err == nil {
 			d = turn.Decision
@@ -184,9 +185,7 @@ func (g *Gate) Submit(requests ...*Request) {
 		g.addWaiting(r, r.Decision)
 	}
 	rd.release()
-	for _, r := range requests {
-		g.deliver(r)
-	}
+	g.deliver(requests)
 }
 
 // prepareRequests makes requests ready for begin, and reports whether all of them are valid: others have an
@@ -215,7 +214,7 @@ func (g *Gate) answerInvalid(requests []*Request) (valid []*Request) {
 		}
 		r.setError(r.Err)
 		r.atOnce = true
-		g.deliver(r)
+		g.deliverError(r)
 	}
 	return valid
 }
@@ -308,8 +307,8 @@ func (g *Gate) finishDirect(rd *round) {
 			r.setError(errCanceled)
 		}
 		g.addWaiting(r, r.Decision)
-		g.deliver(r)
 	}
+	g.deliver(rd.requests)
 	rd.release()
 }
 

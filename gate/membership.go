@@ -32,7 +32,7 @@ func (g *Gate) joinLine(r *Request) {
 	if err != nil {
 		r.setError(err)
 		r.atOnce = true
-		g.deliver(r)
+		g.deliverError(r)
 	}
 	l.serveLine()
 }
@@ -284,7 +284,7 @@ func (l *line) cancelTicket(t *Request) {
 		l.gate.undoGrant(t)
 		return
 	}
-	l.gate.deliver(t)
+	l.gate.deliverError(t)
 	// Those behind it may be granted now.
 	l.serveLine()
 }

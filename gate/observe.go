@@ -12,11 +12,12 @@ import (
 // and must not block. Of what they are given they may keep what cannot change, such as texts, owners and
 // origins.
 type Observer interface {
-	// ObserveRequest is told of a request and its decision, to which it may give a Number if that is a
-	// refusal. Of a refusal, waiting is how many others wait at the name.
-	ObserveRequest(r *Request, d *gatehouse.Decision, waiting int)
-	// ObserveGrant is told of a request over several names, as ObserveRequest is. waiting is how many wait at
-	// the name that refused.
+	// ObserveRequests is told of requests for one name that were decided together, each with its Decision, to
+	// which it may give a Number if that is a refusal. It must not keep the slice. refused is how many are
+	// refusals; if any is, waiting is how many others wait at the name.
+	ObserveRequests(requests []*Request, refused, waiting int)
+	// ObserveGrant is told of a request over several names, as ObserveRequests is. waiting is how many wait
+	// at the name that refused.
 	ObserveGrant(r *GrantRequest, waiting int)
 }
 
@@ -33,16 +34,27 @@ func waited(since, at time.Time) time.Duration {
 	return max(0, at.Sub(since))
 }
 
-// observeRequest tells the observer of a request that is decided.
-func (g *Gate) observeRequest(r *Request, d *gatehouse.Decision) {
-	if r.Command.Op == gatehouse.OpUndo {
-		return
+// observeRequests tells the observer of requests for one name that are decided. What the gate does by itself
+// divides them.
+func (g *Gate) observeRequests(requests []*Request) {
+	for len(requests) > 0 {
+		n, refused := 0, 0
+		for n < len(requests) && requests[n].Command.Op != gatehouse.OpUndo {
+			r := requests[n]
+			if r.Err == nil && r.Decision.Outcome == gatehouse.Refused {
+				refused++
+			}
+			n++
+		}
+		waiting := 0
+		if refused > 0 {
+			waiting = g.waitingAt(requests[0].Key)
+		}
+		if n > 0 {
+			g.config.Observer.ObserveRequests(requests[:n], refused, waiting)
+		}
+		requests = requests[min(n+1, len(requests)):]
 	}
-	waiting := 0
-	if d.Outcome == gatehouse.Refused && r.Err == nil {
-		waiting = g.waitingAt(r.Key)
-	}
-	g.config.Observer.ObserveRequest(r, d, waiting)
 }
 
 // observeGrant tells the observer of a request over several names that is decided.

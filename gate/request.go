@@ -139,10 +139,22 @@ func newUndo(r *Request, granted *gatehouse.Decision) *Request {
 	return undo
 }
 
-// deliver calls Decided. The request is the caller's from then on.
-func (g *Gate) deliver(r *Request) {
+// deliver calls Decided of requests for one name. They are their callers' from then on.
+func (g *Gate) deliver(requests []*Request) {
 	if g.config.Observer != nil {
-		g.observeRequest(r, r.Decision)
+		g.observeRequests(requests)
+	}
+	for _, r := range requests {
+		if r.Decided != nil {
+			r.Decided(r)
+		}
+	}
+}
+
+// deliverError calls Decided of a request that has an error, as deliver does.
+func (g *Gate) deliverError(r *Request) {
+	if g.config.Observer != nil {
+		g.observeRequests([]*Request{r})
 	}
 	if r.Decided != nil {
 		r.Decided(r)

@@ -144,8 +144,8 @@ func (rd *round) goOn() {
 func (rd *round) sendReplies() {
 	for _, r := range rd.replies {
 		rd.gate.addWaiting(r, r.Decision)
-		rd.gate.deliver(r)
 	}
+	rd.gate.deliver(rd.replies)
 	clear(rd.replies)
 	rd.replies = rd.replies[:0]
 }

@@ -31,10 +31,10 @@ func newObserver(p *servePlan, metrics prometheus.Registerer) *decisions.Recorde
 // number that the first has given to a refusal.
 type observers []gate.Observer
 
-// ObserveRequest implements [gate.Observer].
-func (all observers) ObserveRequest(r *gate.Request, d *gatehouse.Decision, waiting int) {
+// ObserveRequests implements [gate.Observer].
+func (all observers) ObserveRequests(requests []*gate.Request, refused, waiting int) {
 	for _, o := range all {
-		o.ObserveRequest(r, d, waiting)
+		o.ObserveRequests(requests, refused, waiting)
 	}
 }
 

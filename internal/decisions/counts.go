@@ -54,20 +54,14 @@ func (c *counts) setRules(config *Config) {
 	c.rules, c.ruleOf = make([]counted, len(c.names)), config.RuleOf
 }
 
-// count counts a use. Decisions by kind are counted where they are answered, with their protocol.
-func (c *counts) count(u *use) {
-	kind := &c.kinds[u.key.Kind]
-	if u.near {
-		kind.near.Add(1)
-	}
-	if u.waited > 0 {
-		kind.waited.Add(int64(u.waited))
-	}
+// count counts uses. Decisions by kind are counted where they are answered, with their protocol.
+func (c *counts) count(u *uses) {
+	c.kinds[u.key.Kind].addMore(u)
 	if c.rules != nil {
-		c.rule(u.key).add(u)
+		c.rule(*u.key).add(u)
 	}
-	if u.origin != nil && u.origin.User != "" {
-		c.user(u.origin.User).add(u)
+	if u.known {
+		c.user(u.user).add(u)
 	}
 }
 
@@ -107,16 +101,22 @@ func (c *counted) addRefused(quota bool) {
 	}
 }
 
-func (c *counted) add(u *use) {
-	if u.outcome == gatehouse.Granted {
-		c.granted.Add(1)
-	} else {
-		c.refused.Add(1)
+func (c *counted) add(u *uses) {
+	if u.granted > 0 {
+		c.granted.Add(uint64(u.granted))
 	}
-	if u.near {
-		c.near.Add(1)
+	if u.refused > 0 {
+		c.refused.Add(uint64(u.refused))
 	}
-	if u.waited > 0 {
+	c.addMore(u)
+}
+
+// addMore adds what most uses have nothing of.
+func (c *counted) addMore(u *uses) {
+	if u.near > 0 {
+		c.near.Add(uint64(u.near))
+	}
+	if u.waits > 0 {
 		c.waited.Add(int64(u.waited))
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 )
 
 // DefaultKept is how many refusals are kept where no setting says otherwise. They take 2 MiB and their names,
@@ -67,16 +68,21 @@ func (e *Explained) Keys() []*gatehouse.Key {
 
 // A Log keeps the last refusals, in memory that is there from the beginning. A nil Log keeps none.
 type Log struct {
-	slots []slot
+	kept  uint64
+	slots []slot // as many as kept, or more: a power of two, of blocks
+	mask  uint64
+	locks []sync.Mutex  // one for each block
 	last  atomic.Uint64 // the number that was given last
 	first uint64        // no number is below
 }
 
-// A slot has one refusal: the last of those whose numbers leave the same remainder. It is written at every
-// refusal, mostly where no cache has it: so it is small, and what few refusals have is apart. Its lock is
-// held for as long as it takes to copy it.
+// blockSize is how many slots one lock is for: as many refusals as mostly come together, so that they take
+// one lock, or two. A lock is held for as long as it takes to write or to copy them.
+const blockSize = gate.MaxTogether
+
+// A slot has one refusal: the last of those whose numbers have the same last bits. It is written at every
+// refusal, mostly where no cache has it: so it fills two cache lines, and what few refusals have is apart.
 type slot struct {
-	mu     sync.Mutex
 	number uint64
 
 	kind    gatehouse.Kind
@@ -88,7 +94,7 @@ type slot struct {
 
 	size, burst, cost, limit, remaining int64
 
-	interval, maxWait, retryAfter, resetAfter, waited time.Duration
+	interval, retryAfter, resetAfter time.Duration
 
 	at   int64 // ns since 1970
 	rest *Explained
@@ -99,7 +105,14 @@ func NewLog(kept int) *Log {
 	if kept == 0 {
 		return nil
 	}
-	l := &Log{slots: make([]slot, kept)}
+	size := blockSize
+	for size < kept {
+		size *= 2
+	}
+	l := &Log{
+		kept: uint64(kept), slots: make([]slot, size), mask: uint64(size - 1),
+		locks: make([]sync.Mutex, size/blockSize),
+	}
 	// The numbers begin somewhere, so that an id of another server, or of this one before it was started
 	// anew, is not taken for one of this log. They never come again: there are 2^63 above the first.
 	l.first = rand.Uint64()>>1 + 1
@@ -107,19 +120,49 @@ func NewLog(kept int) *Log {
 	return l
 }
 
-// begin returns the number of a new refusal and its slot, locked. All in the slot is of an older refusal. It
-// returns no slot if others have gone around the whole log meanwhile: then a later one is there.
-func (l *Log) begin() (number uint64, s *slot) {
-	number = l.last.Add(1)
-	s = &l.slots[number%uint64(len(l.slots))]
-	s.mu.Lock()
-	if s.number > number {
-		s.mu.Unlock()
-		return number, nil
-	}
-	s.number = number
-	return number, s
+// A writer writes new refusals, whose numbers follow each other.
+type writer struct {
+	log    *Log
+	number uint64      // the next one's
+	block  []slot      // the rest of the block, which is locked; empty at its end
+	lock   *sync.Mutex // of the block; nil before the first
 }
+
+// begin begins to write a number of refusals: each is written after next, and the last before end.
+func (l *Log) begin(refused int) writer {
+	n := uint64(refused)
+	return writer{log: l, number: l.last.Add(n) - n + 1}
+}
+
+// next returns the slot of the next refusal, whose number it has. All else in the slot is of an older
+// refusal. It returns no slot if others have gone around the whole log meanwhile: then a later one is there.
+func (w *writer) next() *slot {
+	if len(w.block) == 0 {
+		w.enterBlock()
+	}
+	s := &w.block[0]
+	w.block = w.block[1:]
+	w.number++
+	if s.number >= w.number {
+		return nil
+	}
+	s.number = w.number - 1
+	return s
+}
+
+// enterBlock locks the block of the next number, and no other any more.
+func (w *writer) enterBlock() {
+	if w.lock != nil {
+		w.lock.Unlock()
+	}
+	i := w.number & w.log.mask
+	end := (i/blockSize + 1) * blockSize
+	w.lock, w.block = &w.log.locks[i/blockSize], w.log.slots[i:end]
+	w.lock.Lock()
+}
+
+// end ends the writing.
+func (w *writer) end() { w.lock.Unlock() }
 
 // hasRest reports whether a refusal has what is kept apart.
 func hasRest(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
@@ -129,11 +172,10 @@ func hasRest(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 }
 
 // setRequest sets a refusal of one name.
-func (s *slot) setRequest(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
+func (s *slot) setRequest(key *gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
 	s.kind, s.op, s.name, s.owner, s.origin = key.Kind, cmd.Op, key.Name, cmd.Owner, cmd.Origin
 	s.size, s.burst, s.cost, s.limit, s.remaining = cmd.Size, cmd.Burst, cmd.Cost, d.Limit, d.Remaining
-	s.interval, s.maxWait = cmd.Interval, cmd.MaxWait
-	s.retryAfter, s.resetAfter = d.RetryAfter, d.ResetAfter
+	s.interval, s.retryAfter, s.resetAfter = cmd.Interval, d.RetryAfter, d.ResetAfter
 	s.at = d.At.UnixNano()
 	s.rest = nil
 	if hasRest(cmd, d) {
@@ -142,16 +184,29 @@ func (s *slot) setRequest(key gatehouse.Key, cmd *gatehouse.Command, d *gatehous
 	}
 }
 
+// setWaits sets how long a refusal might wait, and has waited.
+func (s *slot) setWaits(most, waited time.Duration) {
+	if most == 0 && waited == 0 {
+		return
+	}
+	if s.rest == nil {
+		s.rest = &Explained{Binding: -1}
+	}
+	s.rest.Command.MaxWait, s.rest.Waited = most, waited
+}
+
 // Find returns the refusal with a number, if it is kept. The caller may change its names, and nothing else
 // that it points to.
 func (l *Log) Find(number uint64) (e Explained, ok bool) {
 	if l == nil {
 		return e, false
 	}
-	s := &l.slots[number%uint64(len(l.slots))]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.number != number || number == 0 {
+	i := number & l.mask
+	l.locks[i/blockSize].Lock()
+	defer l.locks[i/blockSize].Unlock()
+	s := &l.slots[i]
+	// There may be more slots than are to be kept.
+	if s.number != number || number == 0 || number+l.kept <= l.last.Load() {
 		return e, false
 	}
 	e.Binding = -1
@@ -161,9 +216,9 @@ func (l *Log) Find(number uint64) (e Explained, ok bool) {
 		e.Members = slices.Clone(e.Members)
 	}
 	e.Number, e.Key = number, gatehouse.Key{Kind: s.kind, Name: s.name}
-	e.Waited, e.Waiting = s.waited, int(s.waiting)
+	e.Waiting = int(s.waiting)
 	cmd, d := &e.Command, &e.Decision
-	cmd.Op, cmd.Owner, cmd.Origin, cmd.MaxWait = s.op, s.owner, s.origin, s.maxWait
+	cmd.Op, cmd.Owner, cmd.Origin = s.op, s.owner, s.origin
 	cmd.Size, cmd.Burst, cmd.Cost, cmd.Interval = s.size, s.burst, s.cost, s.interval
 	cmd.Holder, cmd.Message, cmd.Feedback = "", "", nil
 	d.Outcome, d.At, d.Number = gatehouse.Refused, time.Unix(0, s.at), number
@@ -176,7 +231,7 @@ func (l *Log) Kept() int {
 	if l == nil {
 		return 0
 	}
-	return len(l.slots)
+	return int(l.kept)
 }
 
 // HadNumber reports whether a refusal had the number, be it kept or not.

@@ -15,10 +15,10 @@ import (
 
 // refuse tells the recorder of a refusal of a name, and returns its number.
 func refuse(r *decisions.Recorder, name string) uint64 {
-	request := &gate.Request{Key: gatehouse.Key{Kind: gatehouse.GCRA, Name: name}}
-	request.Command = gatehouse.Command{Op: gatehouse.OpAcquire, Cost: int64(len(name)), Holder: "secret"}
 	d := &gatehouse.Decision{At: time.Unix(int64(len(name)), 0), Remaining: int64(len(name))}
-	r.ObserveRequest(request, d, len(name))
+	request := &gate.Request{Decision: d, Key: gatehouse.Key{Kind: gatehouse.GCRA, Name: name}}
+	request.Command = gatehouse.Command{Op: gatehouse.OpAcquire, Cost: int64(len(name)), Holder: "secret"}
+	r.ObserveRequests([]*gate.Request{request}, 1, len(name))
 	return d.Number
 }
 

@@ -45,27 +45,50 @@ var reads = [gatehouse.OpUndo + 1]bool{
 	gatehouse.OpHolders: true, gatehouse.OpWaiters: true,
 }
 
-// ObserveRequest implements [gate.Observer].
-func (o *Recorder) ObserveRequest(r *gate.Request, d *gatehouse.Decision, waiting int) {
-	cmd := &r.Command
-	if r.Err != nil || d.Outcome > gatehouse.Granted {
-		return
+// ObserveRequests implements [gate.Observer].
+func (o *Recorder) ObserveRequests(requests []*gate.Request, refused, waiting int) {
+	if refused > 0 && o.Log != nil {
+		w := o.begin(refused)
+		w.keepRefused(requests, waiting)
+		w.end()
 	}
-	waited := r.WaitedUntil(d.At)
-	if d.Outcome == gatehouse.Refused && o.Log != nil {
-		number, s := o.begin()
-		if s != nil {
-			s.setRequest(r.Key, cmd, d)
-			s.waited, s.waiting = waited, int32(waiting) // at most the waiters of a server
-			s.mu.Unlock()
+	// Mostly all are of one user, and of one instant: then they are counted together.
+	var u uses
+	for _, r := range requests {
+		cmd, d := &r.Command, r.Decision
+		if r.Err != nil || d.Outcome > gatehouse.Granted || reads[cmd.Op] {
+			continue
 		}
-		d.Number = number
+		user, known := userOf(cmd.Owner, cmd.Origin)
+		if u.key == nil || u.user != user || u.known != known {
+			o.count(&u)
+			u = uses{key: &r.Key, user: user, known: known}
+		}
+		u.at = &d.At
+		var waited time.Duration
+		if cmd.MaxWait != 0 {
+			waited = r.WaitedUntil(d.At)
+		}
+		u.add(d.Outcome, waited, isNear(cmd.Op, d))
 	}
-	if !reads[cmd.Op] {
-		o.observe(&use{
-			key: r.Key, outcome: d.Outcome, at: d.At, waited: waited, near: isNear(cmd.Op, d),
-			owner: cmd.Owner, origin: cmd.Origin,
-		})
+	o.count(&u)
+}
+
+// keepRefused gives the refusals among some requests their numbers, and keeps them.
+func (w *writer) keepRefused(requests []*gate.Request, waiting int) {
+	for _, r := range requests {
+		d := r.Decision
+		if r.Err != nil || d.Outcome != gatehouse.Refused {
+			continue
+		}
+		d.Number = w.number
+		if s := w.next(); s != nil {
+			s.setRequest(&r.Key, &r.Command, d)
+			s.waiting = int32(waiting) // at most the waiters of a server
+			if r.Command.MaxWait != 0 {
+				s.setWaits(r.Command.MaxWait, r.WaitedUntil(d.At))
+			}
+		}
 	}
 }
 
@@ -77,28 +100,28 @@ func (o *Recorder) ObserveGrant(r *gate.GrantRequest, waiting int) {
 	}
 	waited := r.WaitedUntil(d.At)
 	if d.Outcome == gatehouse.Refused && o.Log != nil {
-		number, s := o.begin()
-		if s != nil {
+		w := o.begin(1)
+		d.Number = w.number
+		if s := w.next(); s != nil {
 			s.setGrant(cmd, d)
-			s.waited, s.waiting = waited, int32(waiting) // as above
-			s.mu.Unlock()
+			s.waiting = int32(waiting) // as above
+			s.setWaits(cmd.MaxWait, waited)
 		}
-		d.Number = number
+		w.end()
 	}
 	if cmd.IsLook() || cmd.Op == gatehouse.OpPeek {
 		return
 	}
+	user, known := userOf(cmd.Owner, cmd.Origin)
 	// Of a grant that was refused only the name that refused is counted: the others had room.
 	for i := range d.Want {
 		m := &d.Want[i]
 		if d.Outcome == gatehouse.Refused && i != d.Binding {
 			continue
 		}
-		o.observe(&use{
-			key: m.Key, outcome: d.Outcome, at: d.At, waited: waited,
-			near:  d.Outcome == gatehouse.Granted && isNear(cmd.Op, &m.Decision),
-			owner: cmd.Owner, origin: cmd.Origin,
-		})
+		u := uses{key: &m.Key, at: &d.At, user: user, known: known}
+		u.add(d.Outcome, waited, d.Outcome == gatehouse.Granted && isNear(cmd.Op, &m.Decision))
+		o.count(&u)
 	}
 }
 
@@ -130,7 +153,7 @@ func (s *slot) setGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision)
 		key = cmd.Want[0].Key
 	}
 	binding.At, binding.RetryAfter = d.At, d.RetryAfter
-	s.setRequest(key, &one, &binding)
+	s.setRequest(&key, &one, &binding)
 	rest.Command, rest.Decision = one, binding
 	rest.Decision.Windows = slices.Clone(binding.Windows)
 	s.rest = rest
@@ -146,38 +169,53 @@ func isNear(op gatehouse.Op, d *gatehouse.Decision) bool {
 		(op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpTopUp)
 }
 
-// A use is one decision about one name.
-type use struct {
-	key     gatehouse.Key
-	outcome gatehouse.Outcome // Granted or Refused
-	at      time.Time
-	waited  time.Duration
-	near    bool
-	owner   *gatehouse.Owner
-	origin  *gatehouse.Origin
+// uses are decisions about one name that are counted together.
+type uses struct {
+	key   *gatehouse.Key // nil if there are none
+	at    *time.Time     // of the last one
+	user  string         // for whom they are; empty if that is not known
+	known bool           // the user was identified, and is no owner as the client tells it
+
+	granted, refused, near int
+	waits                  int // that came after a wait
+	waited                 time.Duration
 }
 
-// user returns for whom a use is: the user of the request, or else the owner as the client tells it; empty if
-// neither is known.
-func (u *use) user() string {
+// add adds a decision.
+func (u *uses) add(outcome gatehouse.Outcome, waited time.Duration, near bool) {
+	if outcome == gatehouse.Granted {
+		u.granted++
+	} else {
+		u.refused++
+	}
+	if near {
+		u.near++
+	}
+	if waited > 0 {
+		u.waits++
+		u.waited += waited
+	}
+}
+
+// userOf returns for whom a request is: its user, or else the owner as the client tells it; empty if neither
+// is known.
+func userOf(owner *gatehouse.Owner, origin *gatehouse.Origin) (user string, known bool) {
 	switch {
-	case u.origin != nil && u.origin.User != "":
-		return u.origin.User
-	case u.owner != nil:
-		return u.owner.Name
+	case origin != nil && origin.User != "":
+		return origin.User, true
+	case owner != nil:
+		return owner.Name, false
 	}
-	return ""
+	return "", false
 }
 
-// observe counts a use.
-func (o *Recorder) observe(u *use) {
+// count counts uses.
+func (o *Recorder) count(u *uses) {
+	if u.key == nil {
+		return
+	}
 	o.counts.count(u)
-	measure := Granted
-	if u.outcome == gatehouse.Refused {
-		measure = Refused
-	}
-	o.countMeasure(measure, u)
-	if u.waited > 0 {
-		o.countMeasure(Waited, u)
-	}
+	o.countMeasure(Granted, u.granted, u)
+	o.countMeasure(Refused, u.refused, u)
+	o.countMeasure(Waited, u.waits, u)
 }

@@ -19,7 +19,14 @@ func told(r *decisions.Recorder, key gatehouse.Key, cmd gatehouse.Command, d gat
 	if d.At.IsZero() {
 		d.At = time.Now()
 	}
-	r.ObserveRequest(&gate.Request{Key: key, Command: cmd}, &d, 0)
+	r.ObserveRequests([]*gate.Request{{Key: key, Command: cmd, Decision: &d}}, refusals(&d), 0)
+}
+
+func refusals(d *gatehouse.Decision) int {
+	if d.Outcome == gatehouse.Refused {
+		return 1
+	}
+	return 0
 }
 
 // series are the values of a metric, by the values of its labels in the order of their names.
@@ -119,6 +126,55 @@ func TestCountsByRuleAndUser(t *testing.T) {
 	}
 }
 
+// Requests that were decided together are told together: each refusal has a number and an explanation of its
+// own, beyond the end of a block and of the whole log, and each user its counts.
+func TestTogether(t *testing.T) {
+	const kept, together = 64, 40
+	r := newRecorder(kept)
+	for range 5 {
+		var all []*gate.Request
+		refused := 0
+		for i := range together {
+			q := &gate.Request{Key: gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}}
+			q.Command = gatehouse.Command{
+				Op: gatehouse.OpAcquire, Cost: int64(i),
+				Origin: &gatehouse.Origin{User: []string{"x", "y"}[i/10%2]},
+			}
+			q.Decision = &gatehouse.Decision{At: time.Now()}
+			switch {
+			case i%4 == 3:
+				q.Decision.Outcome = gatehouse.Granted
+			case i%4 == 2:
+				q.Err = gatehouse.Errorf(gatehouse.CodeTimeout, "late")
+			default:
+				refused++
+			}
+			all = append(all, q)
+		}
+		r.ObserveRequests(all, refused, 7)
+		for i, q := range all {
+			e, ok := r.Find(q.Decision.Number)
+			if want := i%4 < 2; ok != want || ok && (e.Command.Cost != int64(i) || e.Waiting != 7) {
+				t.Errorf("request %d of %d explains %+v, %t, want its own %t", i, together, e.Command, ok,
+					want)
+			}
+		}
+	}
+	want := map[string]float64{
+		"granted x ": 5 * 4, "granted y ": 5 * 6, "refused x ": 5 * 12, "refused y ": 5 * 8,
+	}
+	if got := series(t, r, "gatehouse_user_decisions_total"); !maps.Equal(got, want) {
+		t.Errorf("by user there are %v, want %v", got, want)
+	}
+	name, users := r.TopNames(decisions.Refused, 0, 1), r.TopUsers(decisions.Granted, 2)
+	if len(name) != 1 || rounded(name[0].Count) != 100 || len(users) != 2 || rounded(users[0].Count) != 30 {
+		t.Errorf("the busiest are %v and %v, want one name refused 100 times, a user granted 30",
+			name, users)
+	}
+}
+
+func rounded(count float64) int { return int(count + 0.5) }
+
 // What is refused to a user is counted by kind, rule and user, with the rights apart from the quotas. What is
 // about no name has no rule.
 func TestCountsRefusedUsers(t *testing.T) {
@@ -201,9 +257,11 @@ func TestNoAllocation(t *testing.T) {
 	r := newRecorder(100)
 	request := &gate.Request{Key: gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}}
 	request.Command = gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: gatehouse.Rule{Size: 1}}
+	all := []*gate.Request{request}
 	for _, outcome := range []gatehouse.Outcome{gatehouse.Refused, gatehouse.Granted} {
-		d := &gatehouse.Decision{Outcome: outcome, At: time.Now(), Limit: 10}
-		if n := testing.AllocsPerRun(1000, func() { r.ObserveRequest(request, d, 0) }); n != 0 {
+		request.Decision = &gatehouse.Decision{Outcome: outcome, At: time.Now(), Limit: 10}
+		refused := refusals(request.Decision)
+		if n := testing.AllocsPerRun(1000, func() { r.ObserveRequests(all, refused, 0) }); n != 0 {
 			t.Errorf("%s: %g allocations, want none", outcome, n)
 		}
 	}

@@ -41,13 +41,13 @@ type sketch[K comparable] struct {
 	made atomic.Pointer[topk.Sketch[K]]
 }
 
-func (s *sketch[K]) count(key K, at time.Time) {
+func (s *sketch[K]) count(key K, n int, at time.Time) {
 	made := s.made.Load()
 	if made == nil {
 		s.made.CompareAndSwap(nil, topk.New[K](counters))
 		made = s.made.Load()
 	}
-	made.Count(key, at)
+	made.Count(key, n, at)
 }
 
 func (s *sketch[K]) top(k int, at time.Time) []topk.Entry[K] {
@@ -70,12 +70,15 @@ type Name struct {
 	Count, Excess float64
 }
 
-// countMeasure counts a use by one measure.
-func (o *Recorder) countMeasure(m Measure, u *use) {
-	o.names[m][u.key.Kind].count(u.key.Name, u.at)
-	if user := u.user(); user != "" {
-		o.users[m].count(user, u.at)
-		o.byUser[m].count(UserAt{u.key, user}, u.at)
+// countMeasure counts n uses by one measure.
+func (o *Recorder) countMeasure(m Measure, n int, u *uses) {
+	if n == 0 {
+		return
+	}
+	o.names[m][u.key.Kind].count(u.key.Name, n, *u.at)
+	if u.user != "" {
+		o.users[m].count(u.user, n, *u.at)
+		o.byUser[m].count(UserAt{*u.key, u.user}, n, *u.at)
 	}
 }
 

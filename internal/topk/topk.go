@@ -54,8 +54,9 @@ func New[K comparable](counters int) *Sketch[K] {
 	return &Sketch[K]{most: counters, counters: make(map[K]*counter[K])}
 }
 
-// Count counts a key once, at an instant of any clock that goes on.
-func (s *Sketch[K]) Count(key K, at time.Time) {
+// Count counts a key n times, at an instant of any clock that goes on. They are looked at together, or none
+// is.
+func (s *Sketch[K]) Count(key K, n int, at time.Time) {
 	shift := s.shift.Load()
 	// Most calls end here where there are many, without a lock.
 	if shift > 0 && rand.Uint64()&(1<<shift-1) != 0 {
@@ -63,7 +64,7 @@ func (s *Sketch[K]) Count(key K, at time.Time) {
 	}
 	s.mu.Lock()
 	s.pass(at)
-	s.add(key, math.Ldexp(s.weight, int(shift))) // at most maxShift
+	s.add(key, float64(n)*math.Ldexp(s.weight, int(shift))) // at most maxShift
 	s.mu.Unlock()
 }
 

@@ -50,7 +50,7 @@ func TestBounds(t *testing.T) {
 		for range 3000 {
 			at = at.Add(time.Duration(random.IntN(4)) * time.Second)
 			key := fmt.Sprint(zipf.Uint64())
-			sketch.Count(key, at)
+			sketch.Count(key, 1, at)
 			want.count(key, at)
 		}
 		const slack = 1e-6
@@ -78,7 +78,7 @@ func TestBounds(t *testing.T) {
 func TestOrder(t *testing.T) {
 	s := topk.New[string](8)
 	for i, key := range []string{"a", "b", "b", "c", "c", "c"} {
-		s.Count(key, start().Add(time.Duration(i)))
+		s.Count(key, 1, start().Add(time.Duration(i)))
 	}
 	got := s.Top(2, start())
 	if len(got) != 2 || got[0] != (topk.Entry[string]{Key: "c", Count: 3}) || got[1].Key != "b" {
@@ -96,25 +96,25 @@ func TestOrder(t *testing.T) {
 func TestFading(t *testing.T) {
 	s := topk.New[string](8)
 	for range 8 {
-		s.Count("old", start())
+		s.Count("old", 1, start())
 	}
-	s.Count("older", start())
+	s.Count("older", 1, start())
 	later := start().Add(2 * topk.HalfLife)
 	for range 3 {
-		s.Count("new", later)
+		s.Count("new", 1, later)
 	}
 	got := s.Top(8, later)
 	if len(got) != 2 || got[0].Key != "new" || math.Abs(got[1].Count-2) > 1e-9 {
 		t.Errorf("Top = %v, want new with 3 and old with 2", got)
 	}
 	// A clock that goes back does no harm.
-	s.Count("new", start())
+	s.Count("new", 1, start())
 	if got := s.Top(1, later); math.Abs(got[0].Count-4) > 1e-9 {
 		t.Errorf("Top = %v, want new with 4", got)
 	}
 	// So long that counts have to be written anew.
 	latest := start().Add(200 * topk.HalfLife)
-	s.Count("last", latest)
+	s.Count("last", 1, latest)
 	if got := s.Top(8, latest); len(got) != 1 || math.Abs(got[0].Count-1) > 1e-9 {
 		t.Errorf("Top = %v, want last with 1", got)
 	}
@@ -128,7 +128,7 @@ func TestSampling(t *testing.T) {
 	for second := range seconds {
 		at := start().Add(time.Duration(second) * time.Second)
 		for i := range perSecond {
-			s.Count([]string{"a", "b", "b", "b"}[i%4], at)
+			s.Count([]string{"a", "b", "b", "b"}[i%4], 1, at)
 		}
 	}
 	at := start().Add(seconds * time.Second)
@@ -142,7 +142,7 @@ func TestSampling(t *testing.T) {
 		t.Errorf("Top = %v, want b with %g and a with %g, within 10 and 15 %%", got, want*3/4, want/4)
 	}
 	for i := range 100_000 {
-		s.Count("c", at.Add(time.Duration(i)*100*time.Millisecond))
+		s.Count("c", 1, at.Add(time.Duration(i)*100*time.Millisecond))
 	}
 	if got := s.Sampling(); got != 1 {
 		t.Errorf("one of %d counts is looked at, want each", got)
@@ -155,7 +155,7 @@ func TestMemory(t *testing.T) {
 	count := func(from, to int) uint64 {
 		for i := from; i < to; i++ {
 			at := start().Add(time.Duration(i) * time.Millisecond)
-			s.Count(fmt.Sprintf("a name of a usual length %d", i), at)
+			s.Count(fmt.Sprintf("a name of a usual length %d", i), 1, at)
 		}
 		runtime.GC()
 		var m runtime.MemStats
@@ -181,7 +181,7 @@ func TestTogether(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 2000 {
-				s.Count((g+i)%10, start().Add(time.Duration(i)*100*time.Millisecond))
+				s.Count((g+i)%10, 1, start().Add(time.Duration(i)*100*time.Millisecond))
 				if i%100 == 0 {
 					top := s.Top(4, start())
 					if !slices.IsSortedFunc(top, func(a, b topk.Entry[int]) int {
@@ -208,7 +208,8 @@ func BenchmarkCount(b *testing.B) {
 		b.Run(fmt.Sprintf("persecond=%d", perSecond), func(b *testing.B) {
 			s := topk.New[string](512)
 			for i := range b.N {
-				s.Count(keys[i%len(keys)], start().Add(time.Duration(i)*time.Second/time.Duration(perSecond)))
+				at := start().Add(time.Duration(i) * time.Second / time.Duration(perSecond))
+				s.Count(keys[i%len(keys)], 1, at)
 			}
 		})
 	}

@@ -109,12 +109,18 @@ func traceOf(origin *gatehouse.Origin) *requestTrace {
 	return r
 }
 
-// ObserveRequest implements [gate.Observer].
-func (t *recorder) ObserveRequest(r *gate.Request, d *gatehouse.Decision, _ int) {
-	traced := traceOf(r.Command.Origin)
-	if traced == nil {
-		return
+// ObserveRequests implements [gate.Observer].
+func (t *recorder) ObserveRequests(requests []*gate.Request, _, _ int) {
+	for _, r := range requests {
+		if traced := traceOf(r.Command.Origin); traced != nil {
+			t.endRequest(traced, r)
+		}
 	}
+}
+
+// endRequest ends the span of a request that is decided.
+func (t *recorder) endRequest(traced *requestTrace, r *gate.Request) {
+	d := r.Decision
 	e := ending{key: r.Key, op: r.Command.Op, outcome: d.Outcome, number: d.Number, err: r.Err}
 	if r.Err == nil {
 		e.waited = r.WaitedUntil(d.At)
