@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 )
 
 // TestCertificateNames has certificates whose names of one sort are written like those of another.
@@ -51,5 +52,17 @@ func TestCertificateNames(t *testing.T) {
 			t.Errorf("names of %v %v %v %v = %q, want %q", parsed.Subject, parsed.URIs, parsed.DNSNames,
 				parsed.EmailAddresses, got, c.want)
 		}
+	}
+}
+
+// TestCertificateWithoutName has one that nothing can mean: its owner is not somebody without any.
+func TestCertificateWithoutName(t *testing.T) {
+	users := NewUsers(parse(t, "users: [{name: anonymous}]"), time.Now)
+	if _, user := users.Admit(From{}); user == nil {
+		t.Error("a client without a certificate is nobody, want anonymous")
+	}
+	login, user := users.Admit(From{Certificate: new(x509.Certificate)})
+	if user != nil || Missing(login).Error() != wrongCert {
+		t.Errorf("a client with a certificate without names is %v, want nobody", user)
 	}
 }

@@ -37,13 +37,14 @@ type Users struct {
 	policy atomic.Pointer[Policy]
 	stale  atomic.Bool
 	now    func() time.Time
+	began  time.Time
 
 	mu    sync.Mutex
 	usage map[string]*usage // by the name of the user, and for anonymous ones with the address
 	anon  map[string]*User  // of the policy in force, by address
 	waits map[*Wait]struct{}
 
-	sweepNext int64 // when addresses may be looked at again; Unix ns
+	sweepNext int64 // when addresses may be looked at again, by elapsed
 
 	failures failureCounts
 
@@ -59,7 +60,7 @@ func Unknown() *User { return &User{Name: "unknown"} }
 
 // NewUsers returns the users of a policy. now is the clock by which rates and holds are counted.
 func NewUsers(p *Policy, now func() time.Time) *Users {
-	u := &Users{now: now, usage: make(map[string]*usage), waits: make(map[*Wait]struct{})}
+	u := &Users{now: now, began: now(), usage: make(map[string]*usage), waits: make(map[*Wait]struct{})}
 	u.SetPolicy(p)
 	return u
 }
@@ -103,12 +104,13 @@ func (u *Users) Stale() bool { return u.stale.Load() }
 
 // A Login is how a client has shown who it is. It outlives the policy under which it was made.
 type Login struct {
-	hash    tokenHash
-	token   bool
-	certs   []string
-	address netip.Addr
-	name    string // of a user who needs to show nothing: a JARL listener
-	current atomic.Pointer[User]
+	hash      tokenHash
+	token     bool
+	certified bool // it has shown a certificate, be it one without a name
+	certs     []string
+	address   netip.Addr
+	name      string // of a user who needs to show nothing: a JARL listener
+	current   atomic.Pointer[User]
 }
 
 // The words of refused logins. They are the same whatever was wrong, so that no client learns which tokens or
@@ -163,7 +165,7 @@ func (u *Users) LogIn(token []byte, claimed string, from From) (*Login, *User, e
 func (u *Users) Admit(from From) (l *Login, user *User) {
 	l = &Login{address: from.Address.Unmap()}
 	if from.Certificate != nil {
-		l.certs = certificateNames(from.Certificate)
+		l.certified, l.certs = true, certificateNames(from.Certificate)
 	}
 	return l, u.Current(l)
 }
@@ -186,7 +188,7 @@ func Missing(l *Login) error {
 	switch {
 	case l != nil && l.token: // which was valid under an earlier policy
 		return gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongToken)
-	case l != nil && len(l.certs) > 0:
+	case l != nil && l.certified:
 		return gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongCert)
 	}
 	return gatehouse.Errorf(gatehouse.CodeUnauthenticated, noToken)
@@ -222,7 +224,7 @@ func (u *Users) lookUp(l *Login) *User {
 	}
 	// A client with a certificate of no user is not let in as one without a certificate.
 	anonymous := p.byName[Anonymous]
-	if anonymous == nil || len(l.certs) > 0 {
+	if anonymous == nil || l.certified {
 		return nil
 	}
 	return u.anonymousAt(anonymous, l.address)

@@ -25,12 +25,12 @@ type usage struct {
 	most atomic.Pointer[quotas]
 
 	waiters, connections atomic.Int64
-	next                 atomic.Int64 // the instant from which the rate lets a request through; Unix ns
+	next                 atomic.Int64 // the instant from which the rate lets a request through, by elapsed
 
 	mu          sync.Mutex
 	names       begunSet[gatehouse.Key]
 	holds       begunSet[holdKey]
-	recountNext int64 // when they may be looked up again; Unix ns
+	recountNext int64 // when they may be looked up again, by elapsed
 }
 
 // A holdKey is one hold of a user.
@@ -39,8 +39,11 @@ type holdKey struct {
 	holder string
 }
 
-// now is the instant, in Unix ns, by the clock of the users.
-func (u *User) now() int64 { return u.users.now().UnixNano() }
+// now is the instant by elapsed.
+func (u *User) now() int64 { return u.users.elapsed() }
+
+// elapsed is the time since the users were made, in ns. The system's clock may be set; this goes on.
+func (u *Users) elapsed() int64 { return int64(u.now().Sub(u.began)) }
 
 // usageOf returns what a user has, and notes what it may have. The lock is held.
 func (u *Users) usageOf(name string, most *quotas) *usage {
@@ -87,7 +90,7 @@ const sweepEvery = time.Second
 
 // forgetAddresses drops what addresses had that have nothing. The lock is held.
 func (u *Users) forgetAddresses() {
-	now := u.now().UnixNano()
+	now := u.elapsed()
 	// All of them are looked at, which must not be done for each connection.
 	if now < u.sweepNext {
 		return
@@ -104,7 +107,7 @@ func (u *Users) forgetAddresses() {
 
 // forgetUsage drops what users had that a policy has not, if it is nothing by now. The lock is held.
 func (u *Users) forgetUsage(p *Policy) {
-	now := u.now().UnixNano()
+	now := u.elapsed()
 	for name, have := range u.usage {
 		if p.byName[name] == nil && have.isEmpty(now) {
 			delete(u.usage, name)

@@ -14,14 +14,14 @@ import (
 
 // A begun is one name or hold that a user has begun.
 type begun struct {
-	until int64  // Unix ns
+	until int64  // by elapsed
 	fence uint64 // of a hold
 }
 
 // A begunSet is what counts until it ends. Make one with newBegunSet.
 type begunSet[K comparable] struct {
 	all map[K]begun
-	due int64 // nothing ends before; Unix ns
+	due int64 // nothing ends before, by elapsed
 }
 
 func newBegunSet[K comparable]() begunSet[K] { return begunSet[K]{make(map[K]begun), forever} }
