@@ -81,23 +81,27 @@ func (cmd *GrantCommand) checkAcquire() error {
 			return cmd.outOfRange("Expires", cmd.Expires, "1 ms to 100 years")
 		}
 	}
+	// What a member says of its limit is judged as a command about the name alone is. There is one for all of
+	// them, as making one costs as much as looking at it.
+	alone := Command{Op: cmd.Op, Holder: "grant"}
 	for i := range cmd.Want {
 		for j := range cmd.Want[:i] {
 			if cmd.Want[j].Key == cmd.Want[i].Key {
 				return Errorf(CodeInvalid, "%s: Want has %s twice, want each name once", cmd, cmd.Want[i].Key)
 			}
 		}
-		if err := cmd.Want[i].check(cmd.Op); err != nil {
+		if err := cmd.Want[i].check(&alone); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// check looks at one name that an acquire wants, or that another operation asks about.
-func (m *Member) check(op Op) error {
+// check looks at one name that an acquire wants, or that another operation asks about. alone is the command
+// about one name, which is given the member's limit and cost.
+func (m *Member) check(alone *Command) error {
 	limiter, least := m.Key.Kind.Limiter(), int64(1)
-	if op == OpPeek {
+	if alone.Op == OpPeek {
 		least = 0
 	}
 	switch {
@@ -109,9 +113,8 @@ func (m *Member) check(op Op) error {
 	case m.Cost < least || m.Cost > MaxSize:
 		return outOfRange(m.Key, "Cost", m.Cost, fmt.Sprintf("%d to %d", least, int64(MaxSize)))
 	}
-	// What it says of its limit is judged as an acquire of the name alone is. A cost that is clipped fits.
-	alone := Command{Op: op, Rule: m.Rule, Cost: m.Cost, Holder: "grant"}
-	if m.Clip {
+	alone.Rule, alone.Cost = m.Rule, m.Cost
+	if m.Clip { // a cost that is clipped fits
 		alone.Cost = 1
 	}
 	return alone.Check(m.Key)

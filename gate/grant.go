@@ -146,28 +146,28 @@ func (r *GrantRequest) mayWait() bool {
 
 // DoGrant is Do for a command over several names. What it is given must not be changed before it returns.
 func (g *Gate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
-	return g.DoGrantInto(ctx, cmd, nil)
+	return g.DoGrantInto(ctx, &cmd, nil)
 }
 
 // DoGrantInto is DoGrant for callers that bring room for the decisions on the members: they are put there as
 // far as its capacity goes, and nothing is allocated. After an error the room must not be used again, as the
 // gate may still have it.
 func (g *Gate) DoGrantInto(
-	ctx context.Context, cmd gatehouse.GrantCommand, room []gatehouse.MemberDecision,
+	ctx context.Context, cmd *gatehouse.GrantCommand, room []gatehouse.MemberDecision,
 ) (gatehouse.GrantDecision, error) {
 	if err := ctx.Err(); err != nil {
-		failed := cmd // so that others stay off the heap
+		failed := *cmd // so that others stay off the heap
 		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %w", &failed, err)
 	}
 	c := g.grantCalls.Get().(*grantCall)
 	r := &c.request
-	r.Command, r.Decision.Want = cmd, room
+	r.Command, r.Decision.Want = *cmd, room
 	c.state.Store(callAsked)
 	g.SubmitGrant(r)
 	if !c.awaitDecision(ctx) {
 		// The call does not go back to the pool: the gate has it until Decided is called.
 		g.CancelGrant(r)
-		failed := cmd
+		failed := *cmd
 		return gatehouse.GrantDecision{}, gatehouse.Errorf(gatehouse.CodeTimeout, "%s: %s: %w",
 			&failed, cmd.Op, ctx.Err())
 	}
@@ -195,7 +195,7 @@ const (
 // awaitDecision waits until the request is decided, and reports false if ctx ends first.
 func (c *grantCall) awaitDecision(ctx context.Context) bool {
 	// Most are decided at once, and need no channel.
-	if !c.state.CompareAndSwap(callAsked, callWaits) {
+	if c.state.Load() == callDecided || !c.state.CompareAndSwap(callAsked, callWaits) {
 		return true
 	}
 	select {

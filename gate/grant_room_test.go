@@ -23,7 +23,7 @@ func BenchmarkDoGrant(b *testing.B) {
 		b.ReportAllocs()
 		var room [4]gatehouse.MemberDecision
 		for b.Loop() {
-			d, err := g.DoGrantInto(b.Context(), cmd, room[:])
+			d, err := g.DoGrantInto(b.Context(), &cmd, room[:])
 			if err != nil || d.Outcome != gatehouse.Granted {
 				b.Fatal(d, err)
 			}
@@ -49,7 +49,7 @@ func TestGrantIntoRoom(t *testing.T) {
 		cmd := limitersOf(names + 1)
 		room := make([]gatehouse.MemberDecision, 2)
 		room[0].Message, room[1].Cost = "of an earlier answer", 7
-		d, err := g.DoGrantInto(t.Context(), cmd, room)
+		d, err := g.DoGrantInto(t.Context(), &cmd, room)
 		if err != nil || d.Outcome != gatehouse.Granted || len(d.Want) != len(cmd.Want) {
 			t.Fatalf("%d names: %+v, %v, want them granted", len(cmd.Want), d, err)
 		}

@@ -73,7 +73,7 @@ func grantsInProcess(b *bench) (rows []row, err error) {
 		once   func()
 	}{
 		{"in process: DoGrantInto room that the caller brings", within, func() {
-			d, err := g.DoGrantInto(context.Background(), cmd, room[:])
+			d, err := g.DoGrantInto(context.Background(), &cmd, room[:])
 			mustGrant(&d, err)
 		}},
 		{"in process: SubmitGrant of a request that is used again", within, func() {
