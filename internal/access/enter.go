@@ -16,8 +16,9 @@ const ownerMark = "~"
 // A Pass is a command of a user on its way through the gate. The zero Pass is one without a user, which
 // changes and counts nothing.
 type Pass struct {
-	// Address is where it comes from, for the log of what is managed.
-	Address netip.Addr
+	// Address is where it comes from, and Protocol what it came by, for the log and the metrics.
+	Address  netip.Addr
+	Protocol string
 
 	user  *User
 	fresh bool // it began a hold, if it is granted
@@ -152,6 +153,8 @@ func (e *Pass) Leave(
 		return u.HideError(err)
 	}
 	switch granted := d.Outcome == gatehouse.Granted; {
+	case d.Outcome == gatehouse.Forbidden:
+		e.countForbidden(key)
 	case d.Resized:
 		u.Audit("resize", key.String(), e.Address)
 	case granted && key.Kind.Level(cmd.Op) == gatehouse.LevelManage && cmd.Op != gatehouse.OpFeedback:
@@ -164,6 +167,19 @@ func (e *Pass) Leave(
 		d.Report = u.hideReport(d.Report)
 	}
 	return nil
+}
+
+// countForbidden counts a command that was refused where only the state tells that the user may not do it: by
+// the limit in force at a name, as the gate knows it, or by the names of a grant.
+func (e *Pass) countForbidden(key gatehouse.Key) {
+	u := e.user
+	if u.users == nil {
+		return
+	}
+	err := gatehouse.Errorf(gatehouse.CodeForbidden, "forbidden")
+	u.users.CountFailure(e.Protocol, err, e.Address, u)
+	key.Name, _ = u.Outside(key.Name)
+	_ = u.countRefused(key, err)
 }
 
 // TakeBack notes that what a command was granted is taken back, as its client is gone. It may come after
@@ -238,152 +254,6 @@ func (u *User) Inside(name string) string { return u.Prefix() + name }
 // user's.
 func (u *User) Outside(name string) (shown string, ok bool) {
 	return strings.CutPrefix(name, u.Prefix())
-}
-
-// EnterGrant is Enter for a command about several names.
-func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
-	if u == nil {
-		return Pass{}, nil
-	}
-	if err := u.takeRate(); err != nil {
-		return Pass{}, u.countRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
-	}
-	// Every name is judged before any is counted.
-	for i := range cmd.Want {
-		m := &cmd.Want[i]
-		one := memberCommand(cmd, m)
-		if err := u.check(m.Key, &one); err != nil {
-			return Pass{}, u.countRefused(m.Key, err)
-		}
-		m.KeepLimit, m.NeedLimit, m.TellResize = one.KeepLimit, one.NeedLimit, one.TellResize
-		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
-			return Pass{}, err
-		}
-	}
-	for i := range cmd.Costs {
-		key := &cmd.Costs[i].Key
-		if err := u.Require(key.Kind, key.Name, gatehouse.LevelUse, cmd.Op.String()+" of"); err != nil {
-			return Pass{}, err
-		}
-		if err := u.translate(key, &gatehouse.Command{}); err != nil {
-			return Pass{}, err
-		}
-	}
-	if cmd.ID != "" {
-		if most := gatehouse.MaxGrantID - len(u.Name) - len(ownerMark); len(cmd.ID) > most {
-			return Pass{}, gatehouse.Errorf(gatehouse.CodeInvalid,
-				"grant: id has %d bytes, want 1 to %d for this user",
-				len(cmd.ID), most)
-		}
-		cmd.ID = u.Name + ownerMark + cmd.ID
-	}
-	cmd.Origin = u.originOf(cmd.Origin)
-	entry := Pass{user: u}
-	for i := range cmd.Want {
-		one := memberCommand(cmd, &cmd.Want[i])
-		fresh, err := u.begin(cmd.Want[i].Key, &one)
-		if err != nil {
-			// Nothing is taken, so that what was counted before is not either.
-			entry.leaveGrant(cmd, nil)
-			asked := cmd.Want[i].Key
-			asked.Name, _ = u.Outside(asked.Name)
-			return Pass{}, u.countRefused(asked, err)
-		}
-		entry.fresh = entry.fresh || fresh
-	}
-	return entry, nil
-}
-
-// JudgeGrant returns what judges the names of a grant that is there before a command on it takes effect; nil
-// if they need not be judged. To give back is always allowed, and costs were judged by EnterGrant.
-func (e *Pass) JudgeGrant(op gatehouse.Op) func([]gatehouse.Member) error {
-	u := e.user
-	if u == nil || op != gatehouse.OpRenew && op != gatehouse.OpPeek {
-		return nil
-	}
-	return func(want []gatehouse.Member) error {
-		for i := range want {
-			kind, level := want[i].Key.Kind, want[i].Key.Kind.Level(gatehouse.OpAcquire)
-			if op == gatehouse.OpPeek {
-				level = gatehouse.LevelRead
-			}
-			// A name outside was taken when the user had another prefix.
-			name, mine := u.Outside(want[i].Key.Name)
-			if !mine || !u.May(kind, name, level) {
-				return u.countRefused(gatehouse.Key{Kind: kind, Name: name},
-					u.refusal(op.String()+" of a grant over "+glob.KindName(kind)+"/"+name, level))
-			}
-		}
-		return nil
-	}
-}
-
-// memberCommand is the command that one name of a grant is judged as.
-func memberCommand(cmd *gatehouse.GrantCommand, m *gatehouse.Member) gatehouse.Command {
-	return gatehouse.Command{
-		Op: cmd.Op, Rule: m.Rule, Cost: m.Cost, Expires: cmd.Expires, MaxWait: cmd.MaxWait, Holder: cmd.ID,
-	}
-}
-
-// LeaveGrant is Leave for a command about several names.
-func (e *Pass) LeaveGrant(
-	cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision, err error,
-) (shown error) {
-	u := e.user
-	if u == nil {
-		return err
-	}
-	if err != nil {
-		e.leaveGrant(cmd, nil)
-		return u.HideError(err)
-	}
-	e.leaveGrant(cmd, d)
-	for i := range d.Want {
-		if d.Want[i].Resized {
-			u.Audit("resize", d.Want[i].Key.String(), e.Address)
-		}
-	}
-	d.ID = u.ShownGrant(d.ID)
-	d.Message = u.Hide(d.Message)
-	for i := range d.Want {
-		m := &d.Want[i]
-		m.Key.Name, _ = u.Outside(m.Key.Name)
-		m.Message = u.Hide(m.Message)
-	}
-	return nil
-}
-
-// leaveGrant notes how long what a grant began counts. d is nil if there is no decision.
-func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
-	u := e.user
-	if u.most.Names == 0 && u.most.Holders == 0 {
-		return
-	}
-	one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
-	// What is told of one that was not given may be about another grant with its id.
-	if d == nil || d.Outcome != gatehouse.Granted {
-		for i := range cmd.Want {
-			u.settle(cmd.Want[i].Key, &one, nil)
-		}
-		return
-	}
-	for i := range d.Want {
-		m := &d.Want[i]
-		u.settle(m.Key, &one, &gatehouse.Decision{
-			Outcome: gatehouse.Granted, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter,
-			Fence: d.Fence,
-		})
-	}
-}
-
-// TakeBackGrant is TakeBack for a command about several names.
-func (e *Pass) TakeBackGrant(cmd *gatehouse.GrantCommand) {
-	if e.user == nil || !e.fresh {
-		return
-	}
-	for i := range cmd.Want {
-		e.user.endHold(cmd.Want[i].Key, cmd.ID)
-	}
 }
 
 // describe says which line of the file a rule is.

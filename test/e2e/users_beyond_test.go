@@ -36,11 +36,22 @@ func TestBeyondLimits(t *testing.T) {
 		{"slow", "/v1/gcra/a/acquire?limits=10/1h&parents=gcra/c:9/1s", "", 403, "within 10/1h"},
 		{"slow", "/v1/grants", `{"want":[{"gcra":"a"},{"gcra":"d"}],"maxwait":0}`, 403, "default limit"},
 		{"slow", "/v1/batch", `{"commands":[{"op":"acquire","gcra":"d"}]}`, 200, `"forbidden"`},
+		{"slow", "/v1/gcra/a/acquire?limits=9/1h", "", 403, "another limit"},
 		{"reports", "/v1/gcra/a/feedback?status=200", "", 204, ""},
 	} {
 		got, text := s.ask(t, asked{method: "POST", path: c.path, body: c.body, token: canary + c.user})
 		if got != c.want || !strings.Contains(text, c.part) {
 			t.Errorf("%s %s by %s = %d %s, want %d %s", c.path, c.body, c.user, got, text, c.want, c.part)
+		}
+	}
+	// What only the state of a name could refuse counts, too.
+	_, refusals := s.ask(t, asked{method: "GET", path: "/metrics", token: canary + "ops"})
+	for _, series := range []string{
+		`gatehouse_auth_failures_total{protocol="http",reason="forbidden"} 6`,
+		`gatehouse_user_rights_refused_total{reason="forbidden",user="slow"} 6`,
+	} {
+		if !strings.Contains(refusals, series) {
+			t.Errorf("metrics have no %s", series)
 		}
 	}
 	status, said, _ := gatehouse(t, nil, "token", "can", "reports", "feedback", "gcra/a", "--users", file)

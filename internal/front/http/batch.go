@@ -93,7 +93,7 @@ func (b *batchTask) enterUser(user *access.User, address netip.Addr) {
 		b.keys[i], b.holders[i] = c.Key, c.Command.Holder
 		if c.fault == nil {
 			c.pass, c.fault = user.Enter(&c.Key, &c.Command)
-			c.pass.Address = address
+			c.pass.Address, c.pass.Protocol = address, telemetry.HTTP
 			b.server.config.Users.CountFailure(telemetry.HTTP, c.fault, address, user)
 		}
 	}

@@ -154,7 +154,7 @@ func (w *waiter) enterUser(ctx *fasthttp.RequestCtx, from *sender) bool {
 	default:
 		w.user.pass, err = from.user.Enter(&w.Key, &w.Command)
 	}
-	w.user.pass.Address = peer.Source(ctx.Conn())
+	w.user.pass.Address, w.user.pass.Protocol = peer.Source(ctx.Conn()), telemetry.HTTP
 	if err == nil {
 		return true
 	}

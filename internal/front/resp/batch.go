@@ -6,6 +6,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
 // A rateBatch is what was asked about one key by commands that follow one another in a pipeline. The gate
@@ -105,7 +106,7 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 	if s.account() != nil {
 		var err error
 		call.pass, err = s.user().Enter(&call.Key, cmd)
-		call.pass.Address = s.client.Addr()
+		call.pass.Address, call.pass.Protocol = s.client.Addr(), telemetry.RESP
 		if err != nil {
 			l.rate = rateRequest{}
 			s.decideBatch()

@@ -30,7 +30,7 @@ func (s *session) enterCall(c *nativeCall) bool {
 	u := &commandUser{login: s.account().login, key: c.Key, holder: c.Command.Holder}
 	var err error
 	u.pass, err = s.user().Enter(&c.Key, &c.Command)
-	u.pass.Address = s.client.Addr()
+	u.pass.Address, u.pass.Protocol = s.client.Addr(), telemetry.RESP
 	if err != nil {
 		s.countAnswer(u.key, c.Command.Op, nil, err)
 		s.answerRefused(err)
@@ -48,7 +48,7 @@ func (s *session) enterGrant(j *jointCall) bool {
 	u := &commandUser{login: s.account().login, key: j.key()}
 	var err error
 	u.pass, err = s.user().EnterGrant(&j.Command)
-	u.pass.Address = s.client.Addr()
+	u.pass.Address, u.pass.Protocol = s.client.Addr(), telemetry.RESP
 	if err != nil {
 		s.countAnswer(u.key, j.Command.Op, nil, err)
 		s.answerRefused(err)

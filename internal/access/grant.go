@@ -1,0 +1,158 @@
+package access
+
+import (
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/glob"
+)
+
+// This file is how commands about several names are judged.
+
+// EnterGrant is Enter for a command about several names.
+func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
+	if u == nil {
+		return Pass{}, nil
+	}
+	if err := u.takeRate(); err != nil {
+		return Pass{}, u.countRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
+	}
+	// Every name is judged before any is counted.
+	for i := range cmd.Want {
+		m := &cmd.Want[i]
+		one := memberCommand(cmd, m)
+		if err := u.check(m.Key, &one); err != nil {
+			return Pass{}, u.countRefused(m.Key, err)
+		}
+		m.KeepLimit, m.NeedLimit, m.TellResize = one.KeepLimit, one.NeedLimit, one.TellResize
+		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
+			return Pass{}, err
+		}
+	}
+	for i := range cmd.Costs {
+		key := &cmd.Costs[i].Key
+		if err := u.Require(key.Kind, key.Name, gatehouse.LevelUse, cmd.Op.String()+" of"); err != nil {
+			return Pass{}, err
+		}
+		if err := u.translate(key, &gatehouse.Command{}); err != nil {
+			return Pass{}, err
+		}
+	}
+	if cmd.ID != "" {
+		if most := gatehouse.MaxGrantID - len(u.Name) - len(ownerMark); len(cmd.ID) > most {
+			return Pass{}, gatehouse.Errorf(gatehouse.CodeInvalid,
+				"grant: id has %d bytes, want 1 to %d for this user",
+				len(cmd.ID), most)
+		}
+		cmd.ID = u.Name + ownerMark + cmd.ID
+	}
+	cmd.Origin = u.originOf(cmd.Origin)
+	entry := Pass{user: u}
+	for i := range cmd.Want {
+		one := memberCommand(cmd, &cmd.Want[i])
+		fresh, err := u.begin(cmd.Want[i].Key, &one)
+		if err != nil {
+			// Nothing is taken, so that what was counted before is not either.
+			entry.leaveGrant(cmd, nil)
+			asked := cmd.Want[i].Key
+			asked.Name, _ = u.Outside(asked.Name)
+			return Pass{}, u.countRefused(asked, err)
+		}
+		entry.fresh = entry.fresh || fresh
+	}
+	return entry, nil
+}
+
+// JudgeGrant returns what judges the names of a grant that is there before a command on it takes effect; nil
+// if they need not be judged. To give back is always allowed, and costs were judged by EnterGrant.
+func (e *Pass) JudgeGrant(op gatehouse.Op) func([]gatehouse.Member) error {
+	u := e.user
+	if u == nil || op != gatehouse.OpRenew && op != gatehouse.OpPeek {
+		return nil
+	}
+	return func(want []gatehouse.Member) error {
+		for i := range want {
+			kind, level := want[i].Key.Kind, want[i].Key.Kind.Level(gatehouse.OpAcquire)
+			if op == gatehouse.OpPeek {
+				level = gatehouse.LevelRead
+			}
+			// A name outside was taken when the user had another prefix.
+			name, mine := u.Outside(want[i].Key.Name)
+			if !mine || !u.May(kind, name, level) {
+				e.countForbidden(want[i].Key)
+				return u.countRefused(gatehouse.Key{Kind: kind, Name: name},
+					u.refusal(op.String()+" of a grant over "+glob.KindName(kind)+"/"+name, level))
+			}
+		}
+		return nil
+	}
+}
+
+// memberCommand is the command that one name of a grant is judged as.
+func memberCommand(cmd *gatehouse.GrantCommand, m *gatehouse.Member) gatehouse.Command {
+	return gatehouse.Command{
+		Op: cmd.Op, Rule: m.Rule, Cost: m.Cost, Expires: cmd.Expires, MaxWait: cmd.MaxWait, Holder: cmd.ID,
+	}
+}
+
+// LeaveGrant is Leave for a command about several names.
+func (e *Pass) LeaveGrant(
+	cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision, err error,
+) (shown error) {
+	u := e.user
+	if u == nil {
+		return err
+	}
+	if err != nil {
+		e.leaveGrant(cmd, nil)
+		return u.HideError(err)
+	}
+	e.leaveGrant(cmd, d)
+	for i := range d.Want {
+		switch m := &d.Want[i]; {
+		case m.Outcome == gatehouse.Forbidden:
+			e.countForbidden(m.Key)
+		case m.Resized:
+			u.Audit("resize", m.Key.String(), e.Address)
+		}
+	}
+	d.ID = u.ShownGrant(d.ID)
+	d.Message = u.Hide(d.Message)
+	for i := range d.Want {
+		m := &d.Want[i]
+		m.Key.Name, _ = u.Outside(m.Key.Name)
+		m.Message = u.Hide(m.Message)
+	}
+	return nil
+}
+
+// leaveGrant notes how long what a grant began counts. d is nil if there is no decision.
+func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
+	u := e.user
+	if u.most.Names == 0 && u.most.Holders == 0 {
+		return
+	}
+	one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
+	// What is told of one that was not given may be about another grant with its id.
+	if d == nil || d.Outcome != gatehouse.Granted {
+		for i := range cmd.Want {
+			u.settle(cmd.Want[i].Key, &one, nil)
+		}
+		return
+	}
+	for i := range d.Want {
+		m := &d.Want[i]
+		u.settle(m.Key, &one, &gatehouse.Decision{
+			Outcome: gatehouse.Granted, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter,
+			Fence: d.Fence,
+		})
+	}
+}
+
+// TakeBackGrant is TakeBack for a command about several names.
+func (e *Pass) TakeBackGrant(cmd *gatehouse.GrantCommand) {
+	if e.user == nil || !e.fresh {
+		return
+	}
+	for i := range cmd.Want {
+		e.user.endHold(cmd.Want[i].Key, cmd.ID)
+	}
+}
