@@ -86,11 +86,11 @@ type aboutLimit struct {
 	Most int64 `json:"most"`
 }
 
-// newAbout returns what tells about the server.
-func (proc *serverProcess) newAbout(p *servePlan, store *openedStore) func() any {
+// newAbout returns what tells about the server, to who may see all names or to others.
+func (proc *serverProcess) newAbout(p *servePlan, store *openedStore) func(seesAll bool) any {
 	s := p.settings
 	started := time.Now()
-	return func() any {
+	return func(seesAll bool) any {
 		a := aboutServer{
 			Version: buildVersion(), Go: runtime.Version(), Store: withoutPassword(s.store),
 			Shared: store.firstTicket != 0, Rights: proc.users != nil, Servers: p.file.Servers,
@@ -109,6 +109,12 @@ func (proc *serverProcess) newAbout(p *servePlan, store *openedStore) func() any
 		}
 		a.Limits["holders"] = aboutLimit{holders, int64(s.maxHolders)}
 		a.Limits["connections"] = aboutLimit{-1, int64(s.maxConns)}
+		// How many names, holders and waiting requests others have is theirs.
+		for name, limit := range a.Limits {
+			if !seesAll {
+				a.Limits[name] = aboutLimit{-1, limit.Most}
+			}
+		}
 		if store.healthLine != nil {
 			a.StoreState = store.healthLine()
 		}

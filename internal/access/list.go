@@ -59,8 +59,14 @@ func (u *User) List(
 		"the list takes too long to find what user %s may see; give a longer prefix", u.Name)
 }
 
-// Head is what all names of a kind begin with that the user may see, as the gate knows them.
-func (u *User) Head(kind gatehouse.Kind) string { return u.Inside(u.commonHead(kind, "")) }
+// Head is what all names of a kind begin with that the user may see, as the gate knows them; ok is false if
+// there can be none.
+func (u *User) Head(kind gatehouse.Kind) (head string, ok bool) {
+	for _, r := range u.byKind[kind] {
+		ok = ok || r.level >= gatehouse.LevelRead
+	}
+	return u.Inside(u.commonHead(kind, "")), ok
+}
 
 // SeesAll reports whether the user may look at all names of the gate.
 func (u *User) SeesAll() bool {

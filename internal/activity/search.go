@@ -200,7 +200,8 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 		s.most = sharedScanned
 	}
 	for kind := gatehouse.Kind(1); kind < gatehouse.Grant; kind++ {
-		if q.Kind != 0 && q.Kind != kind {
+		head, some := s.headOf(kind)
+		if q.Kind != 0 && q.Kind != kind || !some {
 			continue
 		}
 		s.found = 0
@@ -209,7 +210,7 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 		}
 		var err error
 		// Of few that may be seen among many, those that may not are not even looked at.
-		if head := s.headOf(kind); head != "" || s.endsEarly() {
+		if head != "" || s.endsEarly() {
 			err = m.config.Gate.VisitNames(ctx, gate.Prefix{Kind: kind, Prefix: head}, visit)
 		} else {
 			err = m.config.Gate.VisitAllNames(ctx, kind, visit)
@@ -251,10 +252,10 @@ func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
 	return !s.endsEarly() || s.found <= s.Limit
 }
 
-// headOf is what all names of a kind begin with that are asked for.
-func (s *scan) headOf(kind gatehouse.Kind) string {
+// headOf is what all names of a kind begin with that are asked for; some is false if there are none.
+func (s *scan) headOf(kind gatehouse.Kind) (head string, some bool) {
 	if s.View == nil {
-		return ""
+		return "", true
 	}
 	return s.View.Head(kind)
 }

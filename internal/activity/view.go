@@ -11,8 +11,9 @@ import (
 type View interface {
 	// Show returns a name of the gate as its viewer calls it; ok is false for one that it may not see.
 	Show(key gatehouse.Key) (shown gatehouse.Key, ok bool)
-	// Head is what all names of a kind begin with that it may see, as the gate knows them.
-	Head(kind gatehouse.Kind) string
+	// Head is what all names of a kind begin with that it may see, as the gate knows them; ok is false if
+	// there can be none.
+	Head(kind gatehouse.Kind) (head string, ok bool)
 }
 
 // show is Show, of a view that may be nil.

@@ -17,7 +17,9 @@ func (v prefixView) Show(key gatehouse.Key) (shown gatehouse.Key, ok bool) {
 	return key, ok
 }
 
-func (v prefixView) Head(gatehouse.Kind) string { return string(v) }
+func (v prefixView) Head(kind gatehouse.Kind) (string, bool) {
+	return string(v), kind != gatehouse.Counter
+}
 
 // Viewers see the names of their view alone, by the names that it gives them, and no sums over others. A view
 // that ends gets nothing any more.

@@ -66,6 +66,7 @@ func TestInABrowser(t *testing.T) {
 	t.Run("PageOfSharedStore", b.testPageOfSharedStore)
 	t.Run("PageOverTLS", b.testPageOverTLS)
 	t.Run("PageReconnects", b.testPageReconnects)
+	t.Run("PageThatIsHidden", b.testPageThatIsHidden)
 	t.Run("PageThatIsLeft", b.testPageThatIsLeft)
 	t.Run("Manual", b.testManual)
 	t.Run("PageOfAnotherSite", b.testPageOfAnotherSite)

@@ -144,6 +144,7 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	tab.shows(t, "the tenant's name alone", "document.querySelectorAll('tbody tr').length === 1 && "+
 		shownText+".includes('nightly') && !document.querySelector('.totals')")
 	tab.photograph(t, "tenant-1280")
+	tab.testTenantNarrow(t, "http://"+s.address)
 	tab.wantEval("what it is told of others",
 		"['deploy','other','team-1'].filter(part => document.body.innerText.includes(part))", "[]")
 	tab.eval("location.hash = '#/lock/nightly'")
@@ -157,6 +158,21 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	tab.shows(t, "that it is live", "!!document.querySelector('.status.live')")
 	write(opsLine)
 	tab.shows(t, "the question once more", "document.querySelector('dialog .fault') !== null")
+}
+
+// testTenantNarrow looks at what the tenant of testPageAsksForToken is shown in a narrow window.
+func (d *tab) testTenantNarrow(t *testing.T, origin string) {
+	t.Helper()
+	d.visit(origin+"/", 390, true)
+	d.shows(t, "the tenant's name alone in a narrow window",
+		"document.querySelectorAll('tbody tr').length === 1 && "+shownText+".includes('nightly')")
+	d.wantEval("a narrow window", "document.documentElement.scrollWidth <= innerWidth", true)
+	d.photograph(t, "tenant-390")
+	d.eval("location.hash = '#/server'")
+	d.says(t, "limits without how much is used", "--max-names", "You are", "tenant")
+	d.wantEval("how much others use", "document.querySelectorAll('.limits .track').length", 0)
+	d.photograph(t, "tenant-server-390")
+	d.eval("location.hash = '#/'")
 }
 
 // newToken makes a token for a user, and the user's entry for the file of users.

@@ -173,6 +173,53 @@ func (b *browser) testPageThatIsLeft(t *testing.T) {
 	tab.shows(t, "two readers again", fmt.Sprintf(readers, 2))
 }
 
+// A tab that is hidden for half a minute closes its stream, and opens one again when it is seen: then it
+// shows what has happened meanwhile. A tab that is hidden for a moment keeps it.
+func (b *browser) testPageThatIsHidden(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	tab := b.openTab(t)
+	// The half minute ends when the test says so.
+	tab.call("Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": `{
+		const [set, clear] = [setTimeout, clearTimeout];
+		window.setTimeout = (f, ms, ...more) =>
+			ms === 30000 ? (window.halfMinute = f, -1) : set(f, ms, ...more);
+		window.clearTimeout = id => id === -1 ? window.halfMinute = null : clear(id);
+	}`}, nil)
+	tab.visit("http://"+s.address+"/", 1280, false)
+	tab.shows(t, "that it is live", "!!document.querySelector('.status.live')")
+	looking := b.openPage(t, s.address, "#/server")
+	readers := "/Reading this page\\n%d/.test(" + shownText + ")"
+	looking.shows(t, "two readers", fmt.Sprintf(readers, 2))
+
+	tab.setWindow("minimized")
+	tab.shows(t, "that it is hidden", "document.hidden && !!window.halfMinute")
+	tab.setWindow("normal")
+	tab.shows(t, "that it is seen", "!document.hidden && !window.halfMinute")
+	tab.wantEval("after a moment it is live", "!!document.querySelector('.status.live')", true)
+
+	tab.setWindow("minimized")
+	tab.shows(t, "that it is hidden again", "document.hidden && !!window.halfMinute")
+	tab.eval("window.halfMinute()")
+	looking.shows(t, "one reader", fmt.Sprintf(readers, 1))
+	s.get(t, "/v1/lock/meanwhile/acquire?key=a")
+	tab.wantEval("what a hidden tab shows", shownNames, `""`)
+	tab.setWindow("normal")
+	tab.shows(t, "what was made meanwhile, live",
+		shownNames+" === 'meanwhile' && !!document.querySelector('.status.live')")
+	looking.shows(t, "two readers again", fmt.Sprintf(readers, 2))
+	tab.wantQuiet("the page", "http://"+s.address)
+}
+
+// setWindow makes the window of a tab minimized, which hides the tab, or normal.
+func (d *tab) setWindow(state string) {
+	var window struct{ WindowID int }
+	d.call("Browser.getWindowForTarget", nil, &window)
+	d.call("Browser.setWindowBounds", map[string]any{
+		"windowId": window.WindowID, "bounds": map[string]string{"windowState": state},
+	}, nil)
+}
+
 // Among 100,000 names the first row is there soon, and no more rows than anybody reads.
 func (b *browser) testPageOfManyNames(t *testing.T) {
 	t.Parallel()

@@ -36,7 +36,7 @@ func (s *Server) allRoutes() map[string]routeHandler {
 	}
 	if s.config.About != nil {
 		all["GET /v1/server"] = func(ctx *fasthttp.RequestCtx, _ string) error {
-			writeJSON(&ctx.Response, s.config.About())
+			writeJSON(&ctx.Response, s.config.About(s.userOf(ctx).SeesAll()))
 			return nil
 		}
 	}

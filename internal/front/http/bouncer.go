@@ -114,8 +114,9 @@ type Config struct {
 	// Activity is what goes on at the names, for the page at / and those of its paths; nil leaves these out.
 	Activity *activity.Monitor
 
-	// About returns what the page tells of the server itself, as a value for JSON.
-	About func() any
+	// About returns what the page tells of the server itself, as a value for JSON: without sums over all
+	// names unless all of these may be seen.
+	About func(seesAll bool) any
 
 	// Budget bounds what waits to be sent and what has been received in part, with all other listeners that
 	// share it; nil means one of the server's own.

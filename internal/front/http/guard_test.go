@@ -22,7 +22,7 @@ func TestGuards(t *testing.T) {
 	// All that a server can have, with capacity and the page.
 	full := &Server{config: Config{
 		Routes: new(grpcfront.Server).Routes(), Activity: new(activity.Monitor),
-		About: func() any { return nil },
+		About: func(bool) any { return nil },
 	}}
 	for pattern := range full.allRoutes() {
 		_, path, _ := strings.Cut(pattern, " ")

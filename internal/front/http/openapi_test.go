@@ -66,7 +66,8 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 // So are those of the page.
 func TestOpenAPIHasTheActivity(t *testing.T) {
 	described := describedOperations(t)
-	s := &Server{config: Config{Activity: activity.New(activity.Config{}), About: func() any { return nil }}}
+	about := func(bool) any { return nil }
+	s := &Server{config: Config{Activity: activity.New(activity.Config{}), About: about}}
 	for pattern := range s.allRoutes() {
 		method, path, _ := strings.Cut(pattern, " ")
 		if strings.HasSuffix(path, "/") {
