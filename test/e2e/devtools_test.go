@@ -12,12 +12,15 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/certstest"
 )
 
 // A browser is driven by its DevTools protocol, over a pair of pipes. All tests that need one share it, as a
 // browser is many processes and takes a second to start.
 type browser struct {
-	out *os.File
+	out       *os.File
+	authority *certstest.Authority // which it trusts
 
 	mu      sync.Mutex
 	calls   int
@@ -88,14 +91,18 @@ func startBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	cmd := exec.CommandContext(ctx, "chromium", chromiumFlags(t)...)
+	authority := certstest.New(t)
+	cmd := exec.CommandContext(ctx, "chromium", append(chromiumFlags(t), trustFlag(t, authority))...)
 	cmd.ExtraFiles = []*os.File{theirs, ours} // descriptors 3 and 4, as the flag wants them
 	cmd.WaitDelay = time.Second               // its children may outlive it
 	if err := cmd.Start(); err != nil {
 		t.Fatalf("this test needs chromium: %v", err)
 	}
 	_, _ = theirs.Close(), ours.Close() // the browser has its own
-	b := &browser{out: out, answers: make(map[int]chan devtoolsMessage), tabs: make(map[string]*tab)}
+	b := &browser{
+		out: out, authority: authority,
+		answers: make(map[int]chan devtoolsMessage), tabs: make(map[string]*tab),
+	}
 	ended := make(chan struct{})
 	go func() { b.read(in); close(ended) }()
 	t.Cleanup(func() {

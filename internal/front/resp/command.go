@@ -140,6 +140,11 @@ func (s *session) answerUnknown(args [][]byte) {
 		s.last = true
 		return
 	}
+	// Clients log errors. With users the arguments may be a token, behind a misspelled AUTH.
+	if s.account() != nil {
+		s.loop.reply.writeError("ERR", fmt.Sprintf("unknown command '%.*s'", longestQuote, args[0]))
+		return
+	}
 	// The answer repeats at most longestQuote bytes of the arguments, however long the command was.
 	var rest strings.Builder
 	for _, arg := range args[1:] {
