@@ -19,7 +19,7 @@ const maxUnknown = 4 << 10
 type sessionLogin struct {
 	login   *access.Login
 	counted *access.User // for whom the connection counts
-	proved  bool         // a token was given
+	proved  bool         // it gave a token, or a user's certificate
 	sent    int          // bytes of commands without a token
 }
 
@@ -80,8 +80,9 @@ func (s *session) admitUser() {
 		return
 	}
 	s.endLogin()
-	l := new(sessionLogin)
-	l.login, _ = s.server.config.Users.Admit(s.source())
+	from := s.source()
+	login, user := s.server.config.Users.Admit(from)
+	l := &sessionLogin{login: login, proved: user != nil && from.Certificate != nil}
 	// A RESET does not let a client without a token send more.
 	if s.account() != nil && !s.account().proved {
 		l.sent = s.account().sent

@@ -54,3 +54,15 @@ func TestPolicyWithinAPipeline(t *testing.T) {
 		}
 	}
 }
+
+// TestCertificateThatIsGone has a file without the user of a connection's certificate come: it is ended, as
+// one with a token is.
+func TestCertificateThatIsGone(t *testing.T) {
+	users := access.NewUsers(policyOf(t, "certificates: ['CN=me']"), time.Now)
+	d := openTLS(t, Config{Users: users, ReadTimeout: time.Hour})
+	c := d.dialTLS(t, 0, d.ca.Issue("me", time.Hour))
+	c.want("PING", "PONG")
+	users.SetPolicy(policyOf(t, "may: []"))
+	c.want("PING", "-NOAUTH Authentication required.")
+	c.over()
+}
