@@ -22,7 +22,12 @@ type Observer interface {
 }
 
 // WaitedUntil is how long the request had waited at an instant of the store's time; 0 if it did not wait.
-func (r *Request) WaitedUntil(at time.Time) time.Duration { return waited(r.since, at) }
+func (r *Request) WaitedUntil(at time.Time) time.Duration {
+	if r.line == nil { // it has never been in one, as most
+		return 0
+	}
+	return waited(r.since, at)
+}
 
 // WaitedUntil is how long the request had waited at an instant of the store's time; 0 if it did not wait.
 func (r *GrantRequest) WaitedUntil(at time.Time) time.Duration { return waited(r.since, at) }

@@ -65,11 +65,7 @@ func (o *Recorder) ObserveRequests(requests []*gate.Request, refused, waiting in
 			u = uses{key: &r.Key, user: user, known: known}
 		}
 		u.at = &d.At
-		var waited time.Duration
-		if cmd.MaxWait != 0 {
-			waited = r.WaitedUntil(d.At)
-		}
-		u.add(d.Outcome, waited, isNear(cmd.Op, d))
+		u.add(d.Outcome, r.WaitedUntil(d.At), isNear(cmd.Op, d))
 	}
 	o.count(&u)
 }
@@ -85,9 +81,7 @@ func (w *writer) keepRefused(requests []*gate.Request, waiting int) {
 		if s := w.next(); s != nil {
 			s.setRequest(&r.Key, &r.Command, d)
 			s.waiting = int32(waiting) // at most the waiters of a server
-			if r.Command.MaxWait != 0 {
-				s.setWaits(r.Command.MaxWait, r.WaitedUntil(d.At))
-			}
+			s.setWaits(r.Command.MaxWait, r.WaitedUntil(d.At))
 		}
 	}
 }
