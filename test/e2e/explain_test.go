@@ -99,8 +99,27 @@ func TestExplain(t *testing.T) {
 	redis.want("GH.EXPLAIN LAST", "[id d… name gcra/u op acquire binding gcra/u asked 1/1m cost 1 limit 1 "+
 		"remaining 0 …")
 	redis.want("GH.EXPLAIN "+id, "[id "+id+" …")
+	s.wantExplainedOverRESP(t, redis)
 	redis.want("GH.EXPLAIN dzzzz", "null")
 	redis.want("GH.EXPLAIN 1", `-INVALID decision is "1", want LAST or an id such as d1x8k2`)
+}
+
+// wantExplainedOverRESP wants over RESP what HTTP tells of a refusal, of each sort.
+func (s *server) wantExplainedOverRESP(t *testing.T, redis *redisConn) {
+	t.Helper()
+	s.wants(t, "GET lock/held/acquire?key=secret&owner=ann&host=h1&expires=60000", 200, "secret")
+	id := s.refusal(t, "GET lock/held/acquire?key=x&owner=bob&host=h2&purpose=tests&maxwait=30")
+	redis.want("GH.EXPLAIN "+id, "[id "+id+" … owner bob … maxdelay 0 passes …Z windows [] want [] "+
+		"host h2 purpose tests request  holders [[id h… owner ann host h1 …]] users []]")
+	s.wants(t, "GET lock/held/release?key=secret", 204, "")
+	redis.want("GH.EXPLAIN "+id, "[id "+id+" … holders [] users []]")
+
+	id = s.refusal(t, "GET gcra/api/acquire?limits=1/1m,9/1h&maxwait=0")
+	redis.want("GH.EXPLAIN "+id, "[id "+id+" … windows [[limit 1/1m remaining 0 …] [limit 9/1h …]] want [] "+
+		"… holders [] users [[user carl count 1 excess 0]]]")
+	id = s.refusal(t, "GET gcra/user/acquire?size=5&interval=60000&parents=gcra/team:1/1m&maxwait=0")
+	redis.want("GH.EXPLAIN "+id, "[id "+id+" … binding gcra/team … want [[name gcra/user outcome granted …] "+
+		"[name gcra/team outcome refused …]] …]")
 }
 
 // What is not kept is a 404 that says how many are; hostile ids are quoted.

@@ -40,6 +40,8 @@ type Gate interface {
 	// SubmitGrant and CancelGrant are those for requests over several names.
 	SubmitGrant(r *gate.GrantRequest)
 	CancelGrant(r *gate.GrantRequest)
+	// Do decides a command that may not wait, outside of an event loop.
+	Do(ctx context.Context, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error)
 	// Names lists the names of one kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// Describe tells about the first names with a prefix that come after its After, in order.
