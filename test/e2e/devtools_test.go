@@ -234,6 +234,21 @@ func receive[T any](t *testing.T, from <-chan T, what string) (got T) {
 // forgotten.
 func (d *tab) visit(url string, width int, dark bool) {
 	d.t.Helper()
+	d.resize(width, dark)
+	if strings.Contains(url, "#") { // a new fragment alone loads nothing
+		d.call("Page.navigate", map[string]any{"url": "about:blank"}, nil)
+		receive(d.t, d.loaded, "about:blank")
+	}
+	d.mu.Lock()
+	d.trouble, d.asked = nil, nil
+	d.mu.Unlock()
+	d.call("Page.navigate", map[string]any{"url": url}, nil)
+	receive(d.t, d.loaded, url)
+}
+
+// resize gives the window a width, and a user who prefers light or dark colours.
+func (d *tab) resize(width int, dark bool) {
+	d.t.Helper()
 	d.call("Emulation.setDeviceMetricsOverride", map[string]any{
 		"width": width, "height": 850, "deviceScaleFactor": 1, "mobile": width < 500,
 	}, nil)
@@ -241,13 +256,6 @@ func (d *tab) visit(url string, width int, dark bool) {
 	d.call("Emulation.setEmulatedMedia", map[string]any{
 		"features": []map[string]string{{"name": "prefers-color-scheme", "value": scheme}},
 	}, nil)
-	d.call("Page.navigate", map[string]any{"url": "about:blank"}, nil) // a new fragment alone loads nothing
-	receive(d.t, d.loaded, "about:blank")
-	d.mu.Lock()
-	d.trouble, d.asked = nil, nil
-	d.mu.Unlock()
-	d.call("Page.navigate", map[string]any{"url": url}, nil)
-	receive(d.t, d.loaded, url)
 }
 
 // settle shows a page until its time, of which eight seconds pass in no time while it waits for nothing, is

@@ -42,9 +42,10 @@ func (b *browser) testManual(t *testing.T) {
 	t.Parallel()
 	tab, origin := b.openTab(t), "http://"+shared().address
 	for _, page := range manualPages {
+		tab.visit(origin+"/docs/"+page, 1280, false)
 		for _, dark := range []bool{false, true} {
 			width := map[bool]int{false: 1280, true: 390}[dark]
-			tab.visit(origin+"/docs/"+page, width, dark)
+			tab.resize(width, dark)
 			what := fmt.Sprintf("/docs/%s at %d px, dark %t", page, width, dark)
 			tab.wantQuiet(what, origin)
 			tab.wantEval(what, "document.documentElement.scrollWidth <= innerWidth", true)
