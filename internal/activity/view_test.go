@@ -2,6 +2,7 @@ package activity
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,8 +30,8 @@ func TestFramesOfViews(t *testing.T) {
 		take(t, g, "blue/a")
 		take(t, g, "red/a")
 		var blue, again, red, all reader
-		may := true
-		view := func(v View) func() (View, bool) { return func() (View, bool) { return v, may } }
+		var ended atomic.Bool
+		view := func(v View) func() (View, bool) { return func() (View, bool) { return v, !ended.Load() } }
 		for r, v := range map[*reader]View{
 			&blue: prefixView("blue/"), &again: prefixView("blue/"), &red: prefixView("red/"), &all: nil,
 		} {
@@ -57,7 +58,7 @@ func TestFramesOfViews(t *testing.T) {
 		if &blue.last()[0] != &again.last()[0] {
 			t.Error("viewers with the same view were sent frames of their own, want one for both")
 		}
-		may = false
+		ended.Store(true)
 		before := string(blue.last())
 		time.Sleep(3 * time.Second)
 		if string(blue.last()) != before {
