@@ -100,7 +100,9 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.yaml")
 	ops, opsLine := newToken(t, "ops", "- {on: '*', do: manage}")
-	ann, annLine := newToken(t, "ann", "- {on: '*', do: read}", "- {on: 'lock/dep*', do: manage}")
+	ann, annLine := newToken(t, "ann", "- {on: '*', do: read}", "- {on: 'lock/dep*', do: manage}",
+		// The text before the first star decides which of these two is about lock/other.
+		"- {on: 'lock/ot*', do: manage}", "- {on: 'lock/o?her*', do: read}")
 	tenant, tenantLine := newToken(t, "tenant", "- {on: '*', do: use}", "- {on: server/activity, do: read}")
 	tenantLine += "    prefix: team-1/\n"
 	write := func(lines ...string) {

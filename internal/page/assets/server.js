@@ -133,16 +133,9 @@ export function may(level, kind, name, isLimiter) {
 		return true;
 	}
 	const texts = [kind + "/" + name, ...(isLimiter ? ["limiter/" + name] : [])];
-	// As the server does: the longest text before the first star decides. Of equals the first does, as they
-	// come in this order.
-	let best = null;
-	for (const line of state.may) {
-		const length = line.on.search(/[*?[]|$/);
-		if (texts.some(text => matches(line.on, text)) && (!best || length > best.length)) {
-			best = { length, level: levels.indexOf(line.do) };
-		}
-	}
-	return best !== null && best.level >= levels.indexOf(level);
+	// They come in the order in which the server looks: the first that matches decides.
+	const line = state.may.find(line => texts.some(text => matches(line.on, text)));
+	return line !== undefined && levels.indexOf(line.do) >= levels.indexOf(level);
 }
 
 let toastTimer;
