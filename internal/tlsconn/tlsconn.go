@@ -65,7 +65,7 @@ func (c *Connection) refuse(err error) {
 	if c.plain == "" || !errors.As(err, &notTLS) || notTLS.Conn == nil || !isHTTP(notTLS.RecordHeader) {
 		return
 	}
-	c.socket.setPatient(false)
+	c.socket.setBlocking(false)
 	_, _ = c.socket.Write([]byte(c.plain))
 }
 
@@ -108,7 +108,7 @@ func (c *Connection) Write(b []byte) (int, error) {
 
 // Close implements [net.Conn]. It tells the client that this is the end if that needs no waiting.
 func (c *Connection) Close() error {
-	c.socket.setPatient(false)
+	c.socket.setBlocking(false)
 	return c.Conn.Close()
 }
 
@@ -133,13 +133,13 @@ var errNoDescriptor = errors.New("connection has no file descriptor")
 // Park makes reads and writes take what is possible at once, until Unpark: a read with nothing there ends
 // with a timeout, and what the system does not take of a write is kept for Flush. On systems other than Unix
 // it changes nothing.
-func (c *Connection) Park() { c.socket.setPatient(false) }
+func (c *Connection) Park() { c.socket.setBlocking(false) }
 
 // Unpark makes reads and writes wait again. Nothing may be left for Flush.
-func (c *Connection) Unpark() { c.socket.setPatient(true) }
+func (c *Connection) Unpark() { c.socket.setBlocking(true) }
 
 // Parked reports whether the connection is parked.
-func (c *Connection) Parked() bool { return c.socket.impatient.Load() }
+func (c *Connection) Parked() bool { return c.socket.nonblocking.Load() }
 
 // WriteParked writes to a parked connection, and returns how many bytes of records are left for Flush.
 func (c *Connection) WriteParked(b []byte) (left int, err error) {
@@ -172,7 +172,7 @@ type socket struct {
 	net.Conn
 	budget *budget.Budget
 
-	impatient atomic.Bool
+	nonblocking atomic.Bool
 
 	mu      sync.Mutex
 	record  int // bytes that were read for what is being read
@@ -182,7 +182,7 @@ type socket struct {
 	sending bool   // flush is writing
 }
 
-func (s *socket) setPatient(yes bool) { s.impatient.Store(!yes) }
+func (s *socket) setBlocking(yes bool) { s.nonblocking.Store(!yes) }
 
 // beginRecord notes that something is read from the beginning.
 func (s *socket) beginRecord() {
@@ -203,7 +203,7 @@ var errBudget = errors.New("server buffers as many bytes as it allows")
 
 // Read implements [net.Conn].
 func (s *socket) Read(b []byte) (n int, err error) {
-	if s.impatient.Load() {
+	if s.nonblocking.Load() {
 		n, err = readAtOnce(s.Conn, b)
 	} else {
 		n, err = s.Conn.Read(b)
@@ -232,7 +232,7 @@ var errLeft = errors.New("client does not take what it is sent")
 
 // Write implements [net.Conn].
 func (s *socket) Write(b []byte) (n int, err error) {
-	if !s.impatient.Load() {
+	if !s.nonblocking.Load() {
 		return s.Conn.Write(b)
 	}
 	s.mu.Lock()
