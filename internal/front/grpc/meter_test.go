@@ -248,7 +248,7 @@ func (s *tested) refusedCalls() (n int) {
 
 // A health check that watches has no time.
 func TestWatchesStay(t *testing.T) {
-	s := start(t, Config{ReadTimeout: 300 * time.Millisecond, WriteTimeout: 10 * time.Second},
+	s := start(t, Config{ReadTimeout: 300 * time.Millisecond, WriteTimeout: 2 * time.Second},
 		shared(capacity.FairShare, 100))
 	watch, err := grpc_health_v1.NewHealthClient(s.conn).Watch(in(t), &grpc_health_v1.HealthCheckRequest{})
 	if err != nil {
