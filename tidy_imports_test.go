@@ -20,7 +20,7 @@ var direction = map[string][]string{
 	"internal/openapi":          {"."},
 	"internal/manual":           {".", "docs", "internal/openapi"},
 	"internal/supervisor/guard": {"internal/supervisor"},
-	"internal/etcd":             {"internal/certs"},
+	"internal/etcd":             {"internal/certs", "internal/certs/rpccerts"},
 	"internal/etcdkey":          {"internal/etcd", "internal/etcdtest"},
 	"internal/certs":            {"internal/filewatch", "internal/smallfile"},
 	"internal/tlsconn":          {"internal/budget"},

@@ -170,7 +170,7 @@ type servePlan struct {
 	templates capacity.Templates // nil when they are in etcd, or there are none
 	version   string             // of the templates
 	certs     *certs.Server      // nil without TLS
-	parentTLS *tls.Config        // nil without TLS to parents
+	parentTLS func() *tls.Config // nil without TLS to parents
 	policy    *access.Policy     // nil if there are no users
 }
 
@@ -209,7 +209,7 @@ func newServePlan(ctx context.Context, s *settings, flags *pflag.FlagSet, path *
 	// Files come after the settings, whose errors are usage errors with a status of their own.
 	p.certs, err = s.tls.openCerts()
 	if files := s.capacity.parentTLS; err == nil && !files.IsZero() {
-		p.parentTLS, err = files.Config()
+		p.parentTLS, err = files.Latest()
 		if err != nil {
 			err = fmt.Errorf("TLS to parents: %w", err)
 		}

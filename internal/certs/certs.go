@@ -211,8 +211,26 @@ func (f ClientFiles) IsZero() bool { return f == ClientFiles{} }
 // errHalf is the error of a pair of which one half is missing.
 var errHalf = errors.New("one of cert and key is given without the other, want both or none")
 
+// Latest returns what Config would return at the time of each call, or did last when the files could be used.
+// So it is for those who begin connections again and again.
+func (f ClientFiles) Latest() (func() *tls.Config, error) {
+	config, err := f.Config()
+	if err != nil {
+		return nil, err
+	}
+	var last atomic.Pointer[tls.Config]
+	last.Store(config)
+	return func() *tls.Config {
+		// Files that are being replaced may be half there for a moment.
+		if config, err := f.Config(); err == nil {
+			last.Store(config)
+		}
+		return last.Load()
+	}, nil
+}
+
 // Config reads the files. The pair is read again for each connection that asks for it, so that one which is
-// renewed is used; the authorities are not.
+// renewed is used; the authorities are not: see Latest.
 func (f ClientFiles) Config() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if (f.Cert == "") != (f.Key == "") {

@@ -193,6 +193,55 @@ func TestReplacedAuthorities(t *testing.T) {
 	await.True(t, "with a renewed certificate it is accepted", accepted)
 }
 
+// A client whose authorities are replaced trusts the new ones alone, with its next connection; a file that
+// cannot be used changes nothing.
+func TestLatest(t *testing.T) {
+	t.Parallel()
+	old, next := certstest.New(t), certstest.New(t)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	old.CopyTo(file)
+	latest, err := certs.ClientFiles{CA: file}.Latest()
+	must(t, err)
+	trusts := func(ca *certstest.Authority) bool {
+		pair := ca.Server()
+		server, err := certs.Open(certs.ServerFiles{Cert: pair.Cert, Key: pair.Key}, time.Now)
+		must(t, err)
+		at, err := tls.Listen("tcp", "127.0.0.1:0", server.Config())
+		must(t, err)
+		defer func() { _ = at.Close() }()
+		go func() { // ends with the client
+			if conn, err := at.Accept(); err == nil {
+				_, _ = io.Copy(io.Discard, conn)
+				_ = conn.Close()
+			}
+		}()
+		// An address, which no client tells a server that it has dialled.
+		conn, err := (&tls.Dialer{Config: latest()}).DialContext(t.Context(), "tcp", at.Addr().String())
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	}
+	check := func(when string, wantOld, wantNext bool) {
+		t.Helper()
+		if o, n := trusts(old), trusts(next); o != wantOld || n != wantNext {
+			t.Errorf("%s: the old is trusted: %t, the next: %t, want %t, %t", when, o, n, wantOld, wantNext)
+		}
+	}
+	check("at first", true, false)
+	next.CopyTo(file)
+	check("replaced", false, true)
+	must(t, os.WriteFile(file, []byte("half of a"), 0o600))
+	check("with a fault", false, true)
+	must(t, os.Remove(file))
+	check("without a file", false, true)
+	old.CopyTo(file)
+	check("replaced again", true, false)
+	if _, err := (certs.ClientFiles{CA: file + "x"}).Latest(); err == nil {
+		t.Error("Latest without the file gives no error")
+	}
+}
+
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)

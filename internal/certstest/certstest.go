@@ -44,6 +44,14 @@ func New(tb testing.TB) *Authority {
 	return a
 }
 
+// CopyTo has a file hold the authority's certificate alone.
+func (a *Authority) CopyTo(path string) {
+	a.tb.Helper()
+	text, err := os.ReadFile(a.File)
+	must(a.tb, err)
+	must(a.tb, os.WriteFile(path, text, 0o600))
+}
+
 // lasts is how long certificates are valid.
 const lasts = 24 * time.Hour
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/certs"
+	"github.com/gatehousehq/gatehouse/internal/certs/rpccerts"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -54,9 +55,14 @@ func Open(address string, options ...grpc.DialOption) (*clientv3.Client, string,
 	redial := backoff.Config{BaseDelay: firstRedial, Multiplier: 1.6, Jitter: 0.2, MaxDelay: lastRedial}
 	// Pings without a stream find a dead member also between two calls, so that the next call does not hang.
 	// The client's own log would go to the process's standard error.
-	secure, err := t.readTLS()
+	latest, err := t.readTLS()
 	if err != nil {
 		return nil, "", nil, err
+	}
+	var secure *tls.Config
+	if latest != nil {
+		// The library has read it once; the option stands behind its own.
+		secure, options = latest(), append([]grpc.DialOption{rpccerts.Option(latest)}, options...)
 	}
 	client, err := clientv3.New(clientv3.Config{
 		Endpoints:            t.hosts,
@@ -154,16 +160,16 @@ func (t *parsedAddress) parseTLS() error {
 	return nil
 }
 
-// readTLS reads the files for TLS; nil without.
-func (t *parsedAddress) readTLS() (*tls.Config, error) {
+// readTLS reads the files for TLS, and returns what reads them again; nil without.
+func (t *parsedAddress) readTLS() (latest func() *tls.Config, err error) {
 	if t.tls == nil {
 		return nil, nil
 	}
-	config, err := t.tls.Config()
+	latest, err = t.tls.Latest()
 	if err != nil {
 		return nil, fmt.Errorf("etcd address: %w", err)
 	}
-	return config, nil
+	return latest, nil
 }
 
 // schemeOf returns the scheme of an address with its "://", and nothing of the rest, which may contain a

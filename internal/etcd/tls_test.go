@@ -5,6 +5,7 @@ package etcd_test
 import (
 	"context"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -89,6 +90,9 @@ func TestTLS(t *testing.T) {
 			t.Errorf("with %s etcd answers, want an error", fact)
 		}
 	}
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	stranger.CopyTo(file)
+	wantReplaced(t, address+file+pair(mine), func() { ca.CopyTo(file) })
 	for bad, want := range map[string]string{
 		address + "/none":                        "ca: stat /none",
 		address + ca.File + "&cert=" + mine.Cert: "one of cert and key",
@@ -98,4 +102,26 @@ func TestTLS(t *testing.T) {
 			t.Errorf("%s: %v, want %q", bad, err, want)
 		}
 	}
+}
+
+// wantReplaced replaces the authority that a client trusts: it reaches etcd with the right one, without a
+// restart.
+func wantReplaced(t *testing.T, address string, replace func()) {
+	t.Helper()
+	client, key, _, err := etcd.Open(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	get := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		_, err := client.Get(ctx, key)
+		return err
+	}
+	if err := get(); err == nil {
+		t.Error("etcd is reached by an authority that did not sign its certificate")
+	}
+	replace()
+	await.True(t, "etcd is reached by the new authority", func() bool { return get() == nil })
 }

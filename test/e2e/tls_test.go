@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -370,16 +371,22 @@ func TestHealthAddress(t *testing.T) {
 	}
 }
 
-// A tree of servers over TLS: the child shows its certificate to its parent.
+// A tree of servers over TLS: the child shows its certificate to its parent, and trusts an authority that it
+// was given after its start.
 func TestTLSParent(t *testing.T) {
 	t.Parallel()
 	ca := certstest.New(t)
 	parent := startCapacity(t, tlsFlags(ca.Server(), "--tls-client-ca", ca.File,
 		"--tls-client-auth", "require", "--capacity-config", writeTemplates(t, shares))...)
-	pair := ca.Issue("child", time.Hour)
-	child := start(t, "--parent", parent.grpcAddress(t), "--parent-name", "child", "--parent-ca", ca.File,
+	pair, trusted := ca.Issue("child", time.Hour), filepath.Join(t.TempDir(), "ca.pem")
+	certstest.New(t).CopyTo(trusted)
+	child := start(t, "--parent", parent.grpcAddress(t), "--parent-name", "child", "--parent-ca", trusted,
 		"--parent-cert", pair.Cert, "--parent-key", pair.Key)
 	at := child.grpcAddress(t)
+	// It asks its parent once somebody wants something.
+	_, _, _ = gatehouse(t, nil, "capacity", "get", "database", "10", "--server", at, "--timeout", "1s")
+	awaitLine(t, child.journal, "certificate signed by unknown authority")
+	ca.CopyTo(trusted)
 	await.True(t, "the child has capacity", func() bool {
 		status, out, _ := gatehouse(t, nil, "capacity", "get", "database", "10", "--server", at)
 		return status == 0 && strings.Contains(out, "10")

@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
+	"github.com/gatehousehq/gatehouse/internal/certs/rpccerts"
 	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
+	"google.golang.org/grpc"
 )
 
 // askJitter is by what part a request to the parent is delayed at random, so that servers which were started
@@ -45,9 +47,13 @@ func (s *Server) followParent(ctx context.Context) {
 			s.parentAnswered)
 	}
 	// Made and closed in this goroutine, which alone uses it.
+	options := s.config.Dial
+	if s.config.ParentTLS != nil {
+		options = append([]grpc.DialOption{rpccerts.Option(s.config.ParentTLS)}, options...)
+	}
 	p.client = &parentClient{
 		addresses: s.config.Parents, now: s.now,
-		conn: doormanpb.Conn{TLS: s.config.ParentTLS, Token: s.config.ParentToken, Options: s.config.Dial},
+		conn: doormanpb.Conn{Token: s.config.ParentToken, Options: options},
 	}
 	defer p.client.conn.Close()
 	timer := time.NewTimer(never)

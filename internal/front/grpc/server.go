@@ -66,8 +66,9 @@ type Config struct {
 	Parents []string
 	Dial    []grpc.DialOption
 
-	// ParentTLS says which certificates are trusted and shown there; nil speaks to parents without TLS.
-	ParentTLS *tls.Config
+	// ParentTLS says which certificates are trusted and shown there, for each connection that begins; nil
+	// speaks to parents without TLS.
+	ParentTLS func() *tls.Config
 
 	// ParentToken says to parents with users who asks; empty sends none.
 	ParentToken string

@@ -15,8 +15,9 @@ import (
 
 // An address says where Redis is, how to log in, and which part of it is ours.
 type address struct {
-	hosts      []string // host:port of servers, or of sentinels
-	tls        *tls.Config
+	hosts      []string           // host:port of servers, or of sentinels
+	tls        *tls.Config        // nil without TLS
+	latestTLS  func() *tls.Config // reads its files again; nil without files
 	login      login
 	sentinel   login // to the sentinels
 	master     string
@@ -215,11 +216,11 @@ func (a *address) parseTLS(*url.URL) error {
 	case (cert == "") != (key == ""):
 		return errors.New("one of cert and key is given without the other, want both or none")
 	}
-	config, err := certs.ClientFiles{CA: ca, Cert: cert, Key: key}.Config()
+	latest, err := certs.ClientFiles{CA: ca, Cert: cert, Key: key}.Latest()
 	if err != nil {
 		return fmt.Errorf("ca, cert and key: %w", err)
 	}
-	a.tls = config
+	a.tls, a.latestTLS = latest(), latest
 	return nil
 }
 

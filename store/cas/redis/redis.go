@@ -119,7 +119,7 @@ func clientOptions(a *address) rueidis.ClientOption {
 		Password:          a.login.password,
 		SelectDB:          a.database,
 		ClientSetInfo:     rueidis.DisableClientSetInfo,
-		DialCtxFn:         dialServer,
+		DialCtxFn:         a.dialServer,
 		ConnWriteTimeout:  aliveCheckAfter,
 		PipelineMultiplex: -1, // requests are gathered into batches before they come to it
 		DisableRetry:      true,
@@ -257,7 +257,9 @@ func (b *Backend) dropLink(l *link) {
 
 // dialServer connects, and asks whether anybody is there. A server that stands still takes connections all
 // the same; without the question the first request would be lost to it, with an unknown outcome.
-func dialServer(ctx context.Context, host string, dialer *net.Dialer, config *tls.Config) (net.Conn, error) {
+func (a *address) dialServer(
+	ctx context.Context, host string, dialer *net.Dialer, config *tls.Config,
+) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := dialer.DialContext(ctx, "tcp", host)
@@ -265,6 +267,9 @@ func dialServer(ctx context.Context, host string, dialer *net.Dialer, config *tl
 		return nil, &dialError{err}
 	}
 	if config != nil {
+		if a.latestTLS != nil {
+			config = a.latestTLS()
+		}
 		conn, err = startTLS(ctx, conn, host, config)
 		if err != nil {
 			return nil, &dialError{err}

@@ -3,6 +3,7 @@ package redis_test
 import (
 	"fmt"
 	"net"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"github.com/gatehousehq/gatehouse/internal/freeport"
 	"github.com/gatehousehq/gatehouse/internal/redistest"
+	"github.com/gatehousehq/gatehouse/store/cas"
 )
 
 // tlsArguments are those of a Redis that speaks TLS, at a port of its own beside that without, and wants
@@ -65,6 +67,26 @@ func TestTLSCluster(t *testing.T) {
 		if n.Int(t, "DBSIZE") == 0 {
 			t.Errorf("node %d has no key, want some at each", i)
 		}
+	}
+}
+
+// An authority that is replaced is trusted without a restart.
+func TestTLSReplacedAuthority(t *testing.T) {
+	t.Parallel()
+	ca, stranger := certstest.New(t), certstest.New(t)
+	at, arguments := tlsArguments(t, ca)
+	redistest.Start(t, arguments...)
+	mine, file := ca.Issue("server", time.Hour), filepath.Join(t.TempDir(), "ca.pem")
+	stranger.CopyTo(file)
+	b := open(t, "rediss://"+at+"?ca="+file+"&cert="+mine.Cert+"&key="+mine.Key)
+	s, hasty := newStore(t, b), cas.New(b, cas.Config{Server: 2, Timeout: 300 * time.Millisecond})
+	defer hasty.Close()
+	if d, err := try(hasty, "a", acquire("1", 2)); err == nil {
+		t.Errorf("acquire by another authority = %+v, want an error", d)
+	}
+	ca.CopyTo(file)
+	if d := apply(t, s, "a", acquire("1", 2)); d.Outcome != gatehouse.Granted {
+		t.Errorf("acquire = %+v, want it granted", d)
 	}
 }
 
