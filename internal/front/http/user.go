@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"sync"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
@@ -135,6 +136,8 @@ type waiterUser struct {
 	login  *access.Login
 	wait   *access.Wait // nil unless it is parked
 	denied error        // why its wait was ended
+
+	denying sync.Mutex // held while its wait is ended
 }
 
 // enterUser judges the command of a waiter for its user. It reports false if it was refused.
@@ -185,6 +188,9 @@ func (w *waiter) leaveUser() {
 // deniedOr returns why the wait of a request was ended, or else its error. What was decided before the wait
 // was ended is taken back.
 func (w *waiter) deniedOr(err error) error {
+	// The gate takes back what the request was granted, which it must find as it decided it.
+	w.user.denying.Lock()
+	defer w.user.denying.Unlock()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return cmp.Or(w.user.denied, err)
@@ -229,6 +235,8 @@ func (w *waiter) endWait() {
 
 // deny ends the wait of a request whose user may not wait any more.
 func (w *waiter) deny(err error) {
+	w.user.denying.Lock()
+	defer w.user.denying.Unlock()
 	w.mu.Lock()
 	finished := w.finished
 	if !finished { // else its answer is on its way, and what it was granted is not taken back

@@ -1,8 +1,17 @@
 package http
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
 )
 
 // A new policy that comes when the answer is on its way changes nothing: what was granted is not taken back,
@@ -12,5 +21,72 @@ func TestDeniedTooLate(t *testing.T) {
 	w.deny(errors.New("denied"))
 	if err := w.deniedOr(nil); err != nil {
 		t.Errorf("the answer is %v, want the decision", err)
+	}
+}
+
+// policyOf reads the line of a user whose token is "secret".
+func policyOf(t *testing.T, line string) *access.Policy {
+	t.Helper()
+	sum := sha256.Sum256([]byte("secret"))
+	text := "users: [{name: ci, tokens: ['sha256:" + hex.EncodeToString(sum[:]) + "'], " + line + "}]\n"
+	policy, err := access.ParsePolicy("users.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return policy
+}
+
+// TestDeniedAtTheInstantOfGrant takes the right away from a request while it is granted. Whoever is told that
+// it may not has nothing.
+func TestDeniedAtTheInstantOfGrant(t *testing.T) {
+	may, mayNot := policyOf(t, "may: [{on: '*', do: use}]"), policyOf(t, "may: [{on: 'counter/*', do: use}]")
+	users := access.NewUsers(may, time.Now)
+	r := newRig(t, Config{Users: users})
+	c := r.dial(t)
+	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
+	do := func(op gatehouse.Op, holder string) gatehouse.Decision {
+		t.Helper()
+		got, err := r.gate.Do(t.Context(), key, gatehouse.Command{Op: op, Cost: 1, Holder: holder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	const grant = `{"expires":600000,"want":[{"lock":"a"}]}`
+	for range 100 {
+		for path, body := range map[string]string{"lock/a/acquire?key=k&expires=0": "", "grants": grant} {
+			do(gatehouse.OpAcquire, "other")
+			_, _ = fmt.Fprintf(c, "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"+
+				"Authorization: Bearer secret\r\n\r\n%s", path, len(body), body)
+			r.waiting(t, 1)
+			done := make(chan bool)
+			go func() { // ends when the policy is in force
+				users.SetPolicy(mayNot)
+				close(done)
+			}()
+			do(gatehouse.OpRelease, "other")
+			resp, err := http.ReadResponse(c.reader, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			<-done
+			users.SetPolicy(may)
+			if resp.StatusCode == http.StatusForbidden {
+				do(gatehouse.OpStats, "") // behind what takes the hold back
+				next := do(gatehouse.OpAcquire, "next")
+				wantGranted(t, next, path)
+			}
+			do(gatehouse.OpDelete, "")
+		}
+	}
+}
+
+// wantGranted wants a lock to be free after a request for it was forbidden.
+func wantGranted(t *testing.T, next gatehouse.Decision, forbidden string) {
+	t.Helper()
+	if next.Outcome != gatehouse.Granted {
+		t.Fatalf("%s was forbidden, and the lock is held", forbidden)
 	}
 }

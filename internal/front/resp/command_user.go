@@ -78,15 +78,14 @@ func (s *session) beginGrantWait(j *jointCall) {
 func (s *session) beginWait(u *commandUser, wait access.Wait, cancel func()) {
 	deny := func(err error) {
 		u.mu.Lock()
-		late := u.answered
-		if !late {
-			u.denied = err
+		defer u.mu.Unlock()
+		if u.answered {
+			return
 		}
-		u.mu.Unlock()
-		if !late {
-			s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), u.pass.User())
-			cancel()
-		}
+		u.denied = err
+		s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), u.pass.User())
+		// Before it is answered: the gate must find what it takes back as it decided it.
+		cancel()
 	}
 	var err error
 	u.wait, err = s.server.config.Users.BeginWait(wait, deny)

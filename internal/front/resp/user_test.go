@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,11 +30,10 @@ func TestPolicyWithinAPipeline(t *testing.T) {
 	const line = "at-most: {rate: 100/1s}, may: [{on: '*', do: use}], prefix: "
 	before, after := policyOf(t, line+"old/"), policyOf(t, line+"new/")
 	var users *access.Users
-	asked := 0
+	var asked atomic.Int64
 	// The clock is read where each command is counted, and before it is judged.
 	users = access.NewUsers(before, func() time.Time {
-		asked++
-		if asked == 3 {
+		if asked.Add(1) == 3 {
 			users.SetPolicy(after)
 		}
 		return time.Unix(1e9, 0)
@@ -41,7 +41,7 @@ func TestPolicyWithinAPipeline(t *testing.T) {
 	d := open(t, Config{Users: users})
 	c := d.dial(t)
 	c.want("AUTH secret", "OK")
-	asked = 0
+	asked.Store(0)
 	c.send(strings.Repeat("CL.THROTTLE a 9 10 3600\r\n", 5))
 	for range 5 {
 		c.answer()
@@ -65,4 +65,55 @@ func TestCertificateThatIsGone(t *testing.T) {
 	users.SetPolicy(policyOf(t, "may: []"))
 	c.want("PING", "-NOAUTH Authentication required.")
 	c.over()
+}
+
+// TestDeniedAtTheInstantOfGrant takes the right away from a command while it is granted. Whoever is told that
+// it may not has nothing.
+func TestDeniedAtTheInstantOfGrant(t *testing.T) {
+	may, mayNot := policyOf(t, "may: [{on: '*', do: use}]"), policyOf(t, "may: [{on: 'counter/*', do: use}]")
+	users := access.NewUsers(may, time.Now)
+	d := open(t, Config{Users: users})
+	c := d.dial(t)
+	c.want("AUTH secret", "OK")
+	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
+	do := func(op gatehouse.Op, holder string) gatehouse.Decision {
+		t.Helper()
+		got, err := d.gate.Do(t.Context(), key, gatehouse.Command{Op: op, Cost: 1, Holder: holder})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	for range 200 {
+		for _, command := range []string{
+			"GH.ACQUIRE lock/a KEY k EXPIRES 0\r\n", "GH.GRANT EXPIRES 600000 WANT lock/a\r\n",
+		} {
+			do(gatehouse.OpAcquire, "other")
+			c.send(command)
+			d.inLine(t, 1)
+			done := make(chan bool)
+			go func() { // ends when the policy is in force
+				users.SetPolicy(mayNot)
+				close(done)
+			}()
+			do(gatehouse.OpRelease, "other")
+			answer := c.answer()
+			<-done
+			users.SetPolicy(may)
+			if strings.HasPrefix(answer, "-") {
+				do(gatehouse.OpStats, "") // behind what takes the hold back
+				next := do(gatehouse.OpAcquire, "next")
+				wantGranted(t, next, command)
+			}
+			do(gatehouse.OpDelete, "")
+		}
+	}
+}
+
+// wantGranted wants a lock to be free after a command for it was forbidden.
+func wantGranted(t *testing.T, next gatehouse.Decision, forbidden string) {
+	t.Helper()
+	if next.Outcome != gatehouse.Granted {
+		t.Fatalf("%s was forbidden, and the lock is held", forbidden)
+	}
 }
