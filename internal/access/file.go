@@ -317,8 +317,15 @@ func (f *policyFile) readQuotas(u *User, node *yaml.Node) {
 				maxQuota)
 			continue
 		}
-		*map[string]*int64{
-			"names": &q.Names, "waiters": &q.Waiters, "holders": &q.Holders, "connections": &q.Connections,
-		}[key] = n
+		switch key {
+		case "names":
+			q.Names = n
+		case "waiters":
+			q.Waiters = n
+		case "holders":
+			q.Holders = n
+		case "connections":
+			q.Connections = n
+		}
 	}
 }
