@@ -12,7 +12,7 @@ type Caller struct {
 	mu          sync.Mutex
 	credentials []byte
 	login       *Login
-	counted     *User
+	counted     ConnectionCount
 	ended       bool
 }
 
@@ -37,21 +37,10 @@ func (c *Caller) Identify(
 		c.login = nil // the user may be there again with the next policy
 		return nil, nil, Missing(login)
 	}
-	return user, login, c.countFor(user)
-}
-
-// countFor counts the connection for a user, and for no other any more. The lock is held.
-func (c *Caller) countFor(user *User) error {
-	if c.counted == user || c.ended {
-		return nil
+	if !c.ended {
+		err = c.counted.Set(user)
 	}
-	c.counted.CloseConnection()
-	c.counted = nil
-	err := user.OpenConnection()
-	if err == nil {
-		c.counted = user
-	}
-	return err
+	return user, login, err
 }
 
 // End ends the counting of a connection that is closed. c may be nil.
@@ -61,6 +50,29 @@ func (c *Caller) End() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.counted.CloseConnection()
-	c.counted, c.ended = nil, true
+	c.counted.End()
+	c.ended = true
+}
+
+// A ConnectionCount counts a connection for one user at a time. The zero value counts it for none.
+type ConnectionCount struct{ user *User }
+
+// Set counts the connection for a user, and for no other any more. The error is one of a user who has too
+// many.
+func (c *ConnectionCount) Set(user *User) error {
+	if c.user == user {
+		return nil
+	}
+	c.End()
+	err := user.openConnection()
+	if err == nil {
+		c.user = user
+	}
+	return err
+}
+
+// End counts it for no user any more.
+func (c *ConnectionCount) End() {
+	c.user.closeConnection()
+	c.user = nil
 }

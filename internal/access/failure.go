@@ -34,7 +34,7 @@ func IsRefusal(err error) bool {
 type failureCounts struct {
 	total   *prometheus.CounterVec
 	log     *slog.Logger
-	observe RefusalObserver
+	observe refusalObserver
 
 	mu     sync.Mutex
 	logged time.Time
@@ -44,14 +44,14 @@ type failureCounts struct {
 // failureLogEvery is how often the log tells of refusals at most. A client in a loop must not fill it.
 const failureLogEvery = time.Second
 
-// A RefusalObserver is told of each refusal of a known user: the user's name, what was asked for, as the gate
+// A refusalObserver is told of each refusal of a known user: the user's name, what was asked for, as the gate
 // knows it, and whether it was a quota that refused, and not the rights. The key has no name where a
 // connection, a page of all names or any request was refused, and then perhaps no kind. It is called under
 // locks, and must not block.
-type RefusalObserver func(user string, key gatehouse.Key, quota bool)
+type refusalObserver func(user string, key gatehouse.Key, quota bool)
 
 // Register has failures counted and logged. observe may be nil.
-func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger, observe RefusalObserver) {
+func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger, observe refusalObserver) {
 	f := &u.failures
 	f.log, f.observe = log, observe
 	f.total = prometheus.NewCounterVec(prometheus.CounterOpts{

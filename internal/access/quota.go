@@ -162,8 +162,8 @@ func (u *User) takeRate() error {
 	return u.overQuota("requests", u.most.Rate)
 }
 
-// OpenConnection counts a connection of the user, which CloseConnection ends.
-func (u *User) OpenConnection() error {
+// openConnection counts a connection of the user, which closeConnection ends.
+func (u *User) openConnection() error {
 	if u == nil {
 		return nil
 	}
@@ -175,8 +175,8 @@ func (u *User) OpenConnection() error {
 	return nil
 }
 
-// CloseConnection ends what OpenConnection began.
-func (u *User) CloseConnection() {
+// closeConnection ends what openConnection began.
+func (u *User) closeConnection() {
 	if u != nil {
 		u.usage.connections.Add(-1)
 	}

@@ -228,19 +228,19 @@ func TestAnonymousByAddress(t *testing.T) {
 		_, user := users.Admit(From{Address: netip.MustParseAddr(address)})
 		return user
 	}
-	if err := at("10.0.0.1").OpenConnection(); err != nil {
+	if err := at("10.0.0.1").openConnection(); err != nil {
 		t.Fatal(err)
 	}
-	if err := at("10.0.0.2").OpenConnection(); err != nil {
+	if err := at("10.0.0.2").openConnection(); err != nil {
 		t.Errorf("a connection from another address: %v, want none", err)
 	}
-	if at("10.0.0.1").OpenConnection() == nil || at("::ffff:10.0.0.1").OpenConnection() == nil {
+	if at("10.0.0.1").openConnection() == nil || at("::ffff:10.0.0.1").openConnection() == nil {
 		t.Error("a second connection from one address is let in, want a refusal")
 	}
 	// However many addresses there are, what is kept of them is bounded.
 	for i := range 3 * maxAddresses {
 		at(netip.AddrFrom4([4]byte{1, byte(i >> 16), byte(i >> 8),
-			byte(i)}).String()).OpenConnection() //nolint:errcheck // one that is refused is as good here
+			byte(i)}).String()).openConnection() //nolint:errcheck // one that is refused is as good here
 	}
 	if len(users.anon) > maxAddresses+1 || len(users.usage) > maxAddresses+2 {
 		t.Errorf("%d addresses are kept, want at most %d", len(users.anon), maxAddresses+1)
@@ -264,15 +264,15 @@ func TestUsageOfUsersThatAreGone(t *testing.T) {
 		t.Errorf("%d users are remembered after 100 policies, want the last two and an address", n)
 	}
 	busy := at(7)
-	if err := busy.OpenConnection(); err != nil {
+	if err := busy.openConnection(); err != nil {
 		t.Fatal(err)
 	}
 	users.SetPolicy(parse(t, "users: [{name: anonymous, at-most: {connections: 1}}]"))
-	if at(7).OpenConnection() == nil {
+	if at(7).openConnection() == nil {
 		t.Error("with a new policy a second connection is let in, want the first one remembered")
 	}
-	busy.CloseConnection()
-	if err := at(7).OpenConnection(); err != nil {
+	busy.closeConnection()
+	if err := at(7).openConnection(); err != nil {
 		t.Errorf("after the first was closed: %v, want none", err)
 	}
 }

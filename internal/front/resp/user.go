@@ -18,9 +18,9 @@ const maxUnknown = 4 << 10
 // A sessionLogin is who a connection is.
 type sessionLogin struct {
 	login   *access.Login
-	counted *access.User // for whom the connection counts
-	proved  bool         // it gave a token, or a user's certificate
-	sent    int          // bytes of commands without a token
+	counted access.ConnectionCount
+	proved  bool // it gave a token, or a user's certificate
+	sent    int  // bytes of commands without a token
 }
 
 // The refusals in Redis's words.
@@ -106,8 +106,7 @@ func (s *session) setAccount(l *sessionLogin) {
 // endLogin ends the counting of the connection for its user.
 func (s *session) endLogin() {
 	if s.account() != nil {
-		s.account().counted.CloseConnection()
-		s.account().counted = nil
+		s.account().counted.End()
 	}
 }
 
@@ -141,7 +140,7 @@ func (s *session) refuses(c *command) bool {
 	if !c.needsLogin() {
 		return false
 	}
-	if err := s.countFor(user); err != nil {
+	if err := s.account().counted.Set(user); err != nil {
 		s.answerRefused(err)
 		s.last = true
 		return true
@@ -161,19 +160,6 @@ func (s *session) refuses(c *command) bool {
 		s.answerRefused(err)
 	}
 	return err != nil
-}
-
-// countFor counts the connection for a user, and for no other any more.
-func (s *session) countFor(user *access.User) error {
-	if s.account().counted == user {
-		return nil
-	}
-	s.endLogin()
-	err := user.OpenConnection()
-	if err == nil {
-		s.account().counted = user
-	}
-	return err
 }
 
 // answerRefused answers a command that is refused for who has sent it.
@@ -218,7 +204,7 @@ func (s *session) logIn(l *sessionLogin) bool {
 	}
 	l.counted = s.account().counted
 	s.setAccount(l)
-	if err := s.countFor(user); err != nil {
+	if err := s.account().counted.Set(user); err != nil {
 		s.answerRefused(err)
 		s.last = true
 		return false
