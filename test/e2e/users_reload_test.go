@@ -77,7 +77,7 @@ func TestReloadEndsWhatIsNotAllowed(t *testing.T) {
 	writeUsers(t, file, ops, [2]string{"stays", all}, [2]string{"more", all},
 		[2]string{"loses", `may: [{on: "lock/a", do: use}]`}, [2]string{"moves", "prefix: new/\n    " + all},
 		[2]string{"child", `may: [{on: "gcra/kid", do: use}]`},
-		[2]string{"watches", "prefix: new/\n    " + watch})
+		[2]string{"watches", `may: [{on: "server/top", do: read}]`})
 	awaitLine(t, s.journal, `"users":7`)
 	for name, came := range waits {
 		if got := <-came; got.status != 403 || !strings.Contains(got.text, "waiting for "+name) {
