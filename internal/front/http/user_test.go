@@ -39,8 +39,8 @@ func policyOf(t *testing.T, line string) *access.Policy {
 // TestDeniedAtTheInstantOfGrant takes the right away from a request while it is granted. Whoever is told that
 // it may not has nothing.
 func TestDeniedAtTheInstantOfGrant(t *testing.T) {
-	may, mayNot := policyOf(t, "may: [{on: '*', do: use}]"), policyOf(t, "may: [{on: 'counter/*', do: use}]")
-	users := access.NewUsers(may, time.Now)
+	const may, mayNot = "may: [{on: '*', do: use}]", "may: [{on: 'counter/*', do: use}]"
+	users := access.NewUsers(policyOf(t, may), time.Now)
 	r := newRig(t, Config{Users: users})
 	c := r.dial(t)
 	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
@@ -59,9 +59,9 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			_, _ = fmt.Fprintf(c, "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"+
 				"Authorization: Bearer secret\r\n\r\n%s", path, len(body), body)
 			r.waiting(t, 1)
-			done := make(chan bool)
+			done, next := make(chan bool), policyOf(t, mayNot)
 			go func() { // ends when the policy is in force
-				users.SetPolicy(mayNot)
+				users.SetPolicy(next)
 				close(done)
 			}()
 			do(gatehouse.OpRelease, "other")
@@ -72,7 +72,7 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 			<-done
-			users.SetPolicy(may)
+			users.SetPolicy(policyOf(t, may))
 			if resp.StatusCode == http.StatusForbidden {
 				do(gatehouse.OpStats, "") // behind what takes the hold back
 				next := do(gatehouse.OpAcquire, "next")

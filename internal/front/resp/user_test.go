@@ -70,8 +70,8 @@ func TestCertificateThatIsGone(t *testing.T) {
 // TestDeniedAtTheInstantOfGrant takes the right away from a command while it is granted. Whoever is told that
 // it may not has nothing.
 func TestDeniedAtTheInstantOfGrant(t *testing.T) {
-	may, mayNot := policyOf(t, "may: [{on: '*', do: use}]"), policyOf(t, "may: [{on: 'counter/*', do: use}]")
-	users := access.NewUsers(may, time.Now)
+	const may, mayNot = "may: [{on: '*', do: use}]", "may: [{on: 'counter/*', do: use}]"
+	users := access.NewUsers(policyOf(t, may), time.Now)
 	d := open(t, Config{Users: users})
 	c := d.dial(t)
 	c.want("AUTH secret", "OK")
@@ -91,15 +91,15 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			do(gatehouse.OpAcquire, "other")
 			c.send(command)
 			d.inLine(t, 1)
-			done := make(chan bool)
+			done, next := make(chan bool), policyOf(t, mayNot)
 			go func() { // ends when the policy is in force
-				users.SetPolicy(mayNot)
+				users.SetPolicy(next)
 				close(done)
 			}()
 			do(gatehouse.OpRelease, "other")
 			answer := c.answer()
 			<-done
-			users.SetPolicy(may)
+			users.SetPolicy(policyOf(t, may))
 			if strings.HasPrefix(answer, "-") {
 				do(gatehouse.OpStats, "") // behind what takes the hold back
 				next := do(gatehouse.OpAcquire, "next")
