@@ -113,8 +113,8 @@ func TestRightsOfEachOperation(t *testing.T) {
 		}
 	}
 	kept := asked{method: "POST", path: "/v1/lock/kept/acquire?key=k&expires=0", token: canary + "manage"}
-	if status, text := s.ask(t, kept); status != 200 {
-		t.Errorf("a lock = %d %s, want 200", status, text)
+	if got, text := s.ask(t, kept); got != 200 {
+		t.Errorf("a lock = %d %s, want 200", got, text)
 	}
 	lines, _, _ := s.journal.all()
 	if strings.Contains(strings.Join(lines, "\n"), canary) {
@@ -123,10 +123,10 @@ func TestRightsOfEachOperation(t *testing.T) {
 	if err := s.stop(); err != nil {
 		t.Error(err)
 	}
-	status, dump, said := gatehouse(t, nil, "data", "dump", dir)
-	if status != 0 || !strings.Contains(dump, "kept") || strings.Contains(dump+said, canary) {
+	ended, dump, said := gatehouse(t, nil, "data", "dump", dir)
+	if ended != 0 || !strings.Contains(dump, "kept") || strings.Contains(dump+said, canary) {
 		t.Errorf("data dump ended with %d, said %q and printed %s, want what users have made, and no token",
-			status, said, dump)
+			ended, said, dump)
 	}
 }
 
