@@ -39,12 +39,6 @@ func New(config Config) *Recorder {
 	return o
 }
 
-// reads are the operations that change nothing. They are no use of a name.
-var reads = [gatehouse.OpUndo + 1]bool{
-	gatehouse.OpPeek: true, gatehouse.OpDelay: true, gatehouse.OpValue: true, gatehouse.OpStats: true,
-	gatehouse.OpHolders: true, gatehouse.OpWaiters: true,
-}
-
 // ObserveRequests implements [gate.Observer].
 func (o *Recorder) ObserveRequests(requests []*gate.Request, refused, waiting int) {
 	if refused > 0 && o.Log != nil {
@@ -56,7 +50,8 @@ func (o *Recorder) ObserveRequests(requests []*gate.Request, refused, waiting in
 	var u uses
 	for _, r := range requests {
 		cmd, d := &r.Command, r.Decision
-		if r.Err != nil || d.Outcome > gatehouse.Granted || reads[cmd.Op] {
+		// What only reads is no use of a name.
+		if r.Err != nil || d.Outcome > gatehouse.Granted || cmd.Op.Reads() {
 			continue
 		}
 		user, known := userOf(cmd.Owner, cmd.Origin)
