@@ -39,7 +39,7 @@ func TestFramesOfViews(t *testing.T) {
 			if !ok {
 				t.Fatal("a viewer was refused")
 			}
-			defer stop()
+			t.Cleanup(stop)
 		}
 		m.Watch(all.id(t), []gatehouse.Key{key("blue/a"), key("red/a")})
 		time.Sleep(time.Second)

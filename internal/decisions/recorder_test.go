@@ -141,10 +141,10 @@ func TestTogether(t *testing.T) {
 				Origin: &gatehouse.Origin{User: []string{"x", "y"}[i/10%2]},
 			}
 			q.Decision = &gatehouse.Decision{At: time.Now()}
-			switch {
-			case i%4 == 3:
+			switch i % 4 {
+			case 3:
 				q.Decision.Outcome = gatehouse.Granted
-			case i%4 == 2:
+			case 2:
 				q.Err = gatehouse.Errorf(gatehouse.CodeTimeout, "late")
 			default:
 				refused++

@@ -101,8 +101,8 @@ var publicPaths = []string{"/healthz", "/readyz", "/.well-known/ready"}
 
 // addUserResponses adds how requests are refused for their user. A status that stands for a refusal of
 // another sort already keeps that.
-func (o *Operation) addUserResponses() {
-	if slices.Contains(publicPaths, o.Path) {
+func (op *Operation) addUserResponses() {
+	if slices.Contains(publicPaths, op.Path) {
 		return
 	}
 	for _, r := range []Response{
@@ -110,8 +110,8 @@ func (o *Operation) addUserResponses() {
 		{Status: http.StatusForbidden, Component: "Forbidden"},
 		{Status: http.StatusTooManyRequests, Component: "OverQuota"},
 	} {
-		if !slices.ContainsFunc(o.Responses, func(known Response) bool { return known.Status == r.Status }) {
-			o.Responses = append(o.Responses, r)
+		if !slices.ContainsFunc(op.Responses, func(known Response) bool { return known.Status == r.Status }) {
+			op.Responses = append(op.Responses, r)
 		}
 	}
 }

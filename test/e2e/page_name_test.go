@@ -113,7 +113,7 @@ func (b *browser) testPageAsksForToken(t *testing.T) {
 	write(opsLine, annLine, tenantLine)
 	s := start(t, "--users", users)
 	for _, name := range []string{"deploy", "other"} {
-		s.get(t, "/v1/lock/"+name+"/acquire?key=a&owner=ci", "Authorization: Bearer "+ops)
+		s.get(t, "/v1/lock/"+name+"/acquire?key=a&owner=ci&expires=600000", "Authorization: Bearer "+ops)
 	}
 	tab := b.openTab(t)
 	tab.visit("http://"+s.address+"/", 1280, false)

@@ -252,7 +252,7 @@ func (b *browser) testPageOfManyNames(t *testing.T) {
 func (b *browser) testPageByKeys(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	s.get(t, "/v1/lock/deploy/acquire?key=a&owner=ci")
+	s.get(t, "/v1/lock/deploy/acquire?key=a&owner=ci&expires=600000")
 	s.get(t, "/v1/lock/other/acquire?key=a")
 	tab := b.openPage(t, s.address, "")
 	tab.shows(t, "two names", "document.querySelectorAll('tbody tr').length === 2")
@@ -303,7 +303,7 @@ func (b *browser) testPageOfCapacity(t *testing.T) {
 func (b *browser) testPageOfSharedStore(t *testing.T) {
 	t.Parallel()
 	servers := startShared(t, redistest.Start(t), 2, patient...)
-	servers[0].want(t, "/v1/lock/deploy/acquire?key=a&owner=ci", "200")
+	servers[0].want(t, "/v1/lock/deploy/acquire?key=a&owner=ci&expires=600000", "200")
 	servers[0].wait(t, "/v1/lock/deploy/acquire?key=b&owner=far")
 	tab := b.openPage(t, servers[1].address, "")
 	tab.shows(t, "the name of the other server", shownNames+" === 'deploy'")

@@ -58,7 +58,7 @@ func (b *browser) testPageOverTLS(t *testing.T) {
 	origin := "https://" + s.address
 	program := &http.Client{Transport: &http.Transport{TLSClientConfig: b.authority.Client()}}
 	take := func(name string) {
-		askTLS(t, program, origin+"/v1/lock/"+name+"/acquire?key=a&owner=ci", canary+"ops")
+		askTLS(t, program, origin+"/v1/lock/"+name+"/acquire?key=a&owner=ci&expires=600000", canary+"ops")
 	}
 	take("deploy")
 	tab := b.openTab(t)

@@ -137,7 +137,7 @@ func (s *server) follow(t *testing.T, token string) chan string {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
+	response, err := http.DefaultClient.Do(request) //nolint:bodyclose // the goroutine below closes it
 	if err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("a stream was answered %v, %v, want 200", response, err)
 	}

@@ -20,6 +20,7 @@ type answered struct {
 
 // askLater sends a request that waits, and returns where its answer comes.
 func (s *server) askLater(t *testing.T, a asked) <-chan answered {
+	t.Helper()
 	came := make(chan answered, 1)
 	go func() { // ends with the answer, or with the test
 		status, text := s.ask(t, a)
@@ -39,6 +40,7 @@ func (s *server) awaitWaiters(t *testing.T, name string, n int) {
 
 // postAs is askLater of a POST by a user.
 func (s *server) postAs(t *testing.T, user, path, body string) <-chan answered {
+	t.Helper()
 	return s.askLater(t, asked{method: "POST", path: "/v1/" + path, body: body, token: canary + user})
 }
 

@@ -82,6 +82,7 @@ func TestStreamsUnderLoad(t *testing.T) {
 
 // comeAndGo has names of a user come and go until ctx ends.
 func (s *tenantServer) comeAndGo(ctx context.Context, t *testing.T, user string) {
+	t.Helper()
 	for i := 0; ctx.Err() == nil; i++ {
 		name := fmt.Sprintf("/v1/lock/%sword-%d", user, i%200)
 		for _, request := range [][2]string{

@@ -154,14 +154,6 @@ func (s *Server) answerHistory(ctx *fasthttp.RequestCtx, path string) error {
 	return nil
 }
 
-// setName sets what the name is called by the user.
-func (h *historyJSON) setName(name string) {
-	h.Name = name
-	if h.Now != nil {
-		h.Now.Key.Name = name
-	}
-}
-
 type historyJSON struct {
 	Kind    string        `json:"kind"`
 	Name    string        `json:"name"`
@@ -174,6 +166,14 @@ type historyJSON struct {
 	// Granting and Refusing are the users who were granted and refused most lately.
 	Granting []topJSON `json:"users_granted"`
 	Refusing []topJSON `json:"users_refused"`
+}
+
+// setName sets what the name is called by the user.
+func (h *historyJSON) setName(name string) {
+	h.Name = name
+	if h.Now != nil {
+		h.Now.Key.Name = name
+	}
 }
 
 func newHistoryJSON(

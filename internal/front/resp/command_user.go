@@ -105,12 +105,12 @@ func (c *nativeCall) leaveCall() {
 }
 
 // leaveGrant is leaveCall for a command about several names.
-func (j *jointCall) leaveGrant() {
-	u := j.user
+func (g *jointCall) leaveGrant() {
+	u := g.user
 	if u == nil {
 		return
 	}
-	j.Err = u.pass.LeaveGrant(&j.Command, &j.Decision, cmp.Or(u.end(), j.Err))
+	g.Err = u.pass.LeaveGrant(&g.Command, &g.Decision, cmp.Or(u.end(), g.Err))
 }
 
 // end ends the wait of a command that is answered now, and returns why it was ended before, if it was.

@@ -76,13 +76,14 @@ func newTimed(b *testing.B, config gate.Config) timed {
 	b.Cleanup(func() {
 		_ = conn.Close()
 		_ = s.Shutdown(b.Context())
-		<-served
+		_ = <-served // it was shut down
 	})
 	return timed{conn}
 }
 
 // measure returns how much processor time a command takes, in ns, of some thousands.
 func (c timed) measure(b *testing.B, pipeline []byte) float64 {
+	b.Helper()
 	const rounds, linesOfAnswer = 256, 6
 	answers := make([]byte, 16<<10)
 	began := processorTime(b)
@@ -108,6 +109,7 @@ func medianOf(all []float64) float64 {
 
 // processorTime is the processor time of all other threads of this process, in ns.
 func processorTime(b *testing.B) int64 {
+	b.Helper()
 	var process, thread unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &process); err != nil {
 		b.Fatal(err)
