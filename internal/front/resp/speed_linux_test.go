@@ -76,7 +76,9 @@ func newTimed(b *testing.B, config gate.Config) timed {
 	b.Cleanup(func() {
 		_ = conn.Close()
 		_ = s.Shutdown(b.Context())
-		_ = <-served // it was shut down
+		if err := <-served; err != nil {
+			b.Error(err)
+		}
 	})
 	return timed{conn}
 }
