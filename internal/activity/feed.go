@@ -198,14 +198,20 @@ func sendFrame(frame frameJSON, viewers []*viewer) {
 	}
 }
 
-// watchedKeys returns the names that viewers show.
+// watchedKeys returns the names that viewers show. Where these are too many they are taken from each viewer
+// in turn, so that none takes the room of others.
 func (m *Monitor) watchedKeys() (keys []gatehouse.Key) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	shown := make(map[gatehouse.Key]bool)
-	for _, v := range m.feed.viewers {
-		for _, key := range v.keys {
-			if !shown[key] && len(keys) < maxFrameRows {
+	for place, more := 0, true; more && len(keys) < maxFrameRows; place++ {
+		more = false
+		for _, v := range m.feed.viewers {
+			if place >= len(v.keys) || len(keys) == maxFrameRows {
+				continue
+			}
+			more = true
+			if key := v.keys[place]; !shown[key] {
 				shown[key] = true
 				keys = append(keys, key)
 			}

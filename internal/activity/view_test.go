@@ -1,6 +1,7 @@
 package activity
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -103,4 +104,29 @@ func wantShown(t *testing.T, m *Monitor, q Query, want string) {
 	if got := strings.Join(names, " "); got != want {
 		t.Errorf("sort %s, search %q: %q, want %q", q.Sort, q.Text, got, want)
 	}
+}
+
+// A viewer of very many names leaves others their part of each frame.
+func TestFramesAreShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, _ := newMonitor(nil)
+		var greedy, modest reader
+		for _, r := range []*reader{&greedy, &modest} {
+			stop, _ := m.Follow(seesAll, r.send, r.end)
+			t.Cleanup(stop)
+		}
+		var many []gatehouse.Key
+		for i := range 2 * maxFrameRows {
+			many = append(many, key(fmt.Sprint("greedy", i)))
+		}
+		m.Watch(greedy.id(t), many)
+		m.Watch(modest.id(t), []gatehouse.Key{key("modest-1"), key("modest-2")})
+		time.Sleep(time.Second)
+		synctest.Wait()
+		got := string(modest.last())
+		if rows := strings.Count(got, `"name":`); rows != maxFrameRows || !strings.Contains(got, "modest-2") {
+			t.Errorf("a frame has %d rows, modest-2 among them: %t; want %d, and true", rows,
+				strings.Contains(got, "modest-2"), maxFrameRows)
+		}
+	})
 }
