@@ -214,7 +214,7 @@ func (g *Gate) answerInvalid(requests []*Request) (valid []*Request) {
 		}
 		r.setError(r.Err)
 		r.atOnce = true
-		g.deliverError(r)
+		g.deliver([]*Request{r})
 	}
 	return valid
 }

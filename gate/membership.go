@@ -32,7 +32,7 @@ func (g *Gate) joinLine(r *Request) {
 	if err != nil {
 		r.setError(err)
 		r.atOnce = true
-		g.deliverError(r)
+		g.deliver([]*Request{r})
 	}
 	l.serveLine()
 }
@@ -284,7 +284,7 @@ func (l *line) cancelTicket(t *Request) {
 		l.gate.undoGrant(t)
 		return
 	}
-	l.gate.deliverError(t)
+	l.gate.deliver([]*Request{t})
 	// Those behind it may be granted now.
 	l.serveLine()
 }

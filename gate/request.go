@@ -151,16 +151,6 @@ func (g *Gate) deliver(requests []*Request) {
 	}
 }
 
-// deliverError calls Decided of a request that has an error, as deliver does.
-func (g *Gate) deliverError(r *Request) {
-	if g.config.Observer != nil {
-		g.observeRequests([]*Request{r})
-	}
-	if r.Decided != nil {
-		r.Decided(r)
-	}
-}
-
 // addWaiting adds the number of waiting commands to the statistics in a decision. The store does not know it.
 func (g *Gate) addWaiting(r *Request, d *gatehouse.Decision) {
 	if r.Command.Op != gatehouse.OpStats || d.Outcome != gatehouse.Granted || r.Err != nil {

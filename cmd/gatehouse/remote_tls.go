@@ -21,7 +21,7 @@ const (
 	certKeyVariable = "GATEHOUSE_CERT_KEY"
 )
 
-// addFlags adds the options.
+// addTLSFlags adds the options.
 func (o *tlsOptions) addTLSFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.CA, "ca", os.Getenv(caVariable),
 		"file with the authority of the servers' certificates, or system; speak TLS; also "+caVariable)
@@ -31,7 +31,8 @@ func (o *tlsOptions) addTLSFlags(f *pflag.FlagSet) {
 		"file with the key of --cert; also "+certKeyVariable)
 }
 
-// config returns how servers are spoken to, nil when none of the options is given. The error is one of usage.
+// tlsConfig returns how servers are spoken to, nil when none of the options is given. The error is one of
+// usage.
 func (o *tlsOptions) tlsConfig() (*tls.Config, error) {
 	if o.IsZero() {
 		return nil, nil

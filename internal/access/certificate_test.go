@@ -59,10 +59,10 @@ func TestCertificateNames(t *testing.T) {
 func TestCertificateWithoutName(t *testing.T) {
 	users := NewUsers(parse(t, "users: [{name: anonymous}]"), time.Now)
 	if _, user := users.Admit(From{}); user == nil {
-		t.Error("a client without a certificate is nobody, want anonymous")
+		t.Error("a client without a certificate stands for no user, want anonymous")
 	}
 	login, user := users.Admit(From{Certificate: new(x509.Certificate)})
 	if user != nil || Missing(login).Error() != wrongCert {
-		t.Errorf("a client with a certificate without names is %v, want nobody", user)
+		t.Errorf("a client with a certificate without names is %v, want no user", user)
 	}
 }

@@ -23,7 +23,7 @@ func reasonOf(err error) string {
 	return "missing"
 }
 
-// IsRefusal reports whether an error is a refusal for who has sent a request.
+// IsRefusal reports whether an error refuses a request for its sender.
 func IsRefusal(err error) bool {
 	code := gatehouse.CodeOf(err)
 	return code == gatehouse.CodeUnauthenticated || code == gatehouse.CodeForbidden ||

@@ -45,20 +45,20 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		cmd.ID = u.Name + ownerMark + cmd.ID
 	}
 	cmd.Origin = u.originOf(cmd.Origin)
-	entry := Pass{user: u}
+	pass := Pass{user: u}
 	for i := range cmd.Want {
 		one := memberCommand(cmd, &cmd.Want[i])
 		fresh, err := u.begin(cmd.Want[i].Key, &one)
 		if err != nil {
 			// Nothing is taken, so that what was counted before is not either.
-			entry.leaveGrant(cmd, nil)
+			pass.leaveGrant(cmd, nil)
 			asked := cmd.Want[i].Key
 			asked.Name, _ = u.Outside(asked.Name)
 			return Pass{}, u.countRefused(asked, err)
 		}
-		entry.fresh = entry.fresh || fresh
+		pass.fresh = pass.fresh || fresh
 	}
-	return entry, nil
+	return pass, nil
 }
 
 // JudgeGrant returns what judges the names of a grant that is there before a command on it takes effect; nil

@@ -65,7 +65,7 @@ func (w *Wait) addKey(key gatehouse.Key) {
 }
 
 // judge returns an error unless the request may wait on, now that its login stands for this user; nil if for
-// nobody. The limits that it states were judged when it came; they are in force by now.
+// none. The limits that it states were judged when it came; they are in force by now.
 func (w *Wait) judge(now *User) error {
 	// Another user, and one whose names lie elsewhere, has not asked for this.
 	same := now != nil && now.Name == w.user.Name && now.prefix == w.user.prefix

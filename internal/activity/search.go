@@ -233,7 +233,7 @@ func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
 		return false
 	}
 	s.scanned++
-	shown, ok := show(s.View, key)
+	shown, ok := Show(s.View, key)
 	if !ok || s.Text != "" && !strings.Contains(strings.ToLower(shown.Name), s.Text) {
 		return true
 	}

@@ -1,10 +1,6 @@
 package activity
 
-import (
-	"slices"
-
-	"github.com/gatehousehq/gatehouse"
-)
+import "github.com/gatehousehq/gatehouse"
 
 // A View is what a user may see. Views that are equal are shown the same; a nil View shows everything, by
 // the names that the gate knows.
@@ -16,8 +12,8 @@ type View interface {
 	Head(kind gatehouse.Kind) (head string, ok bool)
 }
 
-// show is Show, of a view that may be nil.
-func show(view View, key gatehouse.Key) (shown gatehouse.Key, ok bool) {
+// Show returns a name of the gate as a view shows it, which may be nil.
+func Show(view View, key gatehouse.Key) (shown gatehouse.Key, ok bool) {
 	if view == nil {
 		return key, true
 	}
@@ -38,7 +34,7 @@ func shownRows(view View, rows []Row) []Row {
 			shown = append(shown, row)
 		}
 	}
-	return slices.Clip(shown)
+	return shown
 }
 
 // shownTo returns the frame as a view shows it. The sums tell about all names, so that only those see them

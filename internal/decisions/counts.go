@@ -204,7 +204,7 @@ func (o *Recorder) Describe(to chan<- *prometheus.Desc) {
 func (o *Recorder) Collect(to chan<- prometheus.Metric) {
 	c := &o.counts
 	for kind := range c.kinds {
-		label := glob.KindName(gatehouse.Kind(kind)) // below numKinds
+		label := glob.KindName(gatehouse.Kind(kind)) // which there are few of
 		sendCount(to, c.descriptions.nearByKind, float64(c.kinds[kind].near.Load()), label)
 		waited := time.Duration(c.kinds[kind].waited.Load())
 		sendCount(to, c.descriptions.waitedByKind, waited.Seconds(), label)

@@ -126,7 +126,7 @@ func (k etcdKey) newReading(revision int64, text []byte) Reading {
 //
 //	serveConnection --fails, or the key must be read again--> pauseBefore --> serveConnection
 //	        |                                                   ^
-//	        +--Again: at once, no pause                        +-- context ends: return
+//	        +--Again: at once, no pause                         +-- context ends: return
 func Watch(ctx context.Context, w KeyWatch) {
 	asked := false
 	for attempt := 0; ; attempt++ {

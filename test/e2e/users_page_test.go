@@ -15,16 +15,7 @@ import (
 // go: none of them is told a word of what is not its own.
 func TestTenantsSeeTheirOwn(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "users.yaml")
-	const sees = `{on: server/activity, do: read}, {on: server/top, do: read}`
-	users := [][2]string{
-		{"blue", "prefix: team-blue/\n" + `    may: [{on: "*", do: manage}, ` + sees + `]`},
-		{"red", "prefix: team-red/\n" + `    may: [{on: "*", do: manage}, ` + sees + `]`},
-		{"part", `may: [{on: "lock/team-red/*", do: read}, ` + sees + `]`},
-		{"ops", `may: [{on: "*", do: manage}]`},
-	}
-	writeUsers(t, file, users...)
-	s := &tenantServer{start(t, "--users", file)}
+	s := startTenants(t)
 	for i := range 3 {
 		for _, user := range []string{"blue", "red"} {
 			name := fmt.Sprintf("/v1/lock/%sword-%d/acquire?maxwait=0", user, i)
@@ -35,8 +26,8 @@ func TestTenantsSeeTheirOwn(t *testing.T) {
 	s.wantOwnAnswers(t)
 	streams := s.wantOwnFrames(t)
 	// With fewer rights the next frame tells less, and without any the stream ends.
-	users[2][1], users[1][1] = `may: [{on: "lock/x", do: read}, `+sees+`]`, `may: [{on: "lock/x", do: read}]`
-	writeUsers(t, file, users...)
+	s.users[2][1], s.users[1][1] = mayRead("lock/x", seesPage), mayRead("lock/x", "")
+	writeUsers(t, s.file, s.users...)
 	until(t, "that the rights are gone", func() bool {
 		frame, ok := <-streams["part"]
 		return ok && strings.Contains(frame, `"rows":[]`)
@@ -44,8 +35,30 @@ func TestTenantsSeeTheirOwn(t *testing.T) {
 	until(t, "the end of a stream", func() bool { _, ok := <-streams["red"]; return !ok })
 }
 
-// A tenantServer is a server with the users of TestTenantsSeeTheirOwn.
-type tenantServer struct{ *server }
+// A tenantServer is a server with two tenants, blue and red, part, who may read locks of red, and ops.
+type tenantServer struct {
+	*server
+	file  string
+	users [][2]string // in this order, as writeUsers takes them
+}
+
+// seesPage is the right to the page, as the end of a list.
+const seesPage = `, {on: server/activity, do: read}, {on: server/top, do: read}`
+
+// mayRead lets a user read some names, and what the rest of the list says.
+func mayRead(names, more string) string { return `may: [{on: "` + names + `", do: read}` + more + `]` }
+
+func startTenants(t *testing.T) *tenantServer {
+	t.Helper()
+	const manages = `    may: [{on: "*", do: manage}` + seesPage + `]`
+	s := &tenantServer{file: filepath.Join(t.TempDir(), "users.yaml"), users: [][2]string{
+		{"blue", "prefix: team-blue/\n" + manages}, {"red", "prefix: team-red/\n" + manages},
+		{"part", mayRead("lock/team-red/*", seesPage)}, {"ops", `may: [{on: "*", do: manage}]`},
+	}}
+	writeUsers(t, s.file, s.users...)
+	s.server = start(t, "--users", s.file)
+	return s
+}
 
 // askAs makes a request of a user, and returns the answer, in which there must be nothing of others.
 func (s *tenantServer) askAs(t *testing.T, user, method, path string) string {
@@ -126,8 +139,8 @@ func (s *tenantServer) wantOwnFrames(t *testing.T) map[string]chan string {
 	return streams
 }
 
-// follow returns the events of a stream of activity, and closes the channel when it ends.
-func (s *server) follow(t *testing.T, token string) chan string {
+// openActivity begins a stream of activity, which ends with the test.
+func (s *server) openActivity(t *testing.T, token string) *http.Response {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -137,15 +150,25 @@ func (s *server) follow(t *testing.T, token string) chan string {
 		t.Fatal(err)
 	}
 	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request) //nolint:bodyclose // the goroutine below closes it
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("a stream was answered %v, %v, want 200", response, err)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = response.Body.Close() })
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("a stream was answered %s, want 200", response.Status)
+	}
+	return response
+}
+
+// follow returns the events of a stream of activity, and closes the channel when it ends.
+func (s *server) follow(t *testing.T, token string) chan string {
+	t.Helper()
+	body := s.openActivity(t, token).Body
 	events := make(chan string, 100)
 	go func() {
 		defer close(events)
-		defer func() { _ = response.Body.Close() }()
-		lines := bufio.NewScanner(response.Body)
+		lines := bufio.NewScanner(body)
 		lines.Buffer(nil, 1<<20)
 		for lines.Scan() {
 			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {

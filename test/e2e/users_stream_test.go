@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,16 +14,7 @@ import (
 // of others in any byte, and neither do searches.
 func TestStreamsUnderLoad(t *testing.T) {
 	t.Parallel()
-	file := filepath.Join(t.TempDir(), "users.yaml")
-	const sees = `{on: server/activity, do: read}, {on: server/top, do: read}`
-	users := [][2]string{
-		{"blue", "prefix: team-blue/\n" + `    may: [{on: "*", do: manage}, ` + sees + `]`},
-		{"red", "prefix: team-red/\n" + `    may: [{on: "*", do: manage}, ` + sees + `]`},
-		{"part", `may: [{on: "lock/team-red/*", do: read}, ` + sees + `]`},
-		{"ops", `may: [{on: "*", do: manage}]`},
-	}
-	writeUsers(t, file, users...)
-	s := &tenantServer{start(t, "--users", file)}
+	s := startTenants(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var work sync.WaitGroup
 	defer work.Wait()
@@ -59,9 +49,9 @@ func TestStreamsUnderLoad(t *testing.T) {
 	}
 	// Blue moves to another prefix, and part may not see anything of red any more. What was watched before
 	// is not shown under the new rights.
-	users[0][1] = strings.Replace(users[0][1], "team-blue/", "team-azure/", 1)
-	users[2][1] = `may: [{on: "lock/team-green/*", do: read}, ` + sees + `]`
-	writeUsers(t, file, users...)
+	s.users[0][1] = strings.Replace(s.users[0][1], "team-blue/", "team-azure/", 1)
+	s.users[2][1] = mayRead("lock/team-green/*", seesPage)
+	writeUsers(t, s.file, s.users...)
 	awaitLine(t, s.journal, `"msg":"the users are in force"`)
 	for range 2 { // one frame may have been on its way
 		for _, stream := range streams {
@@ -110,17 +100,7 @@ type rawStream struct {
 // followRaw begins a stream, whose header fields are the first that it has seen.
 func (s *tenantServer) followRaw(t *testing.T, token string) *rawStream {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
-		"http://"+s.address+"/v1/activity", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil || response.StatusCode != http.StatusOK {
-		t.Fatalf("a stream was answered %v, %v, want 200", response, err)
-	}
-	t.Cleanup(func() { _ = response.Body.Close() })
+	response := s.openActivity(t, token)
 	stream := &rawStream{body: response.Body, seen: fmt.Sprint(response.Header)}
 	_, id, _ := strings.Cut(stream.next(t), `"viewer":"`)
 	stream.viewer, _, _ = strings.Cut(id, `"`)

@@ -120,10 +120,7 @@ func (s *Server) topNames(q topQuery, view activity.View) []topJSON {
 		most = math.MaxInt // that are counted
 	}
 	for _, n := range s.config.Decisions.TopNames(q.by, q.kind, most) {
-		key, seen := n.Key, true
-		if view != nil {
-			key, seen = view.Show(key)
-		}
+		key, seen := activity.Show(view, n.Key)
 		if seen && len(names) < q.k {
 			names = append(names, topJSON{
 				Kind: key.Kind.String(), Name: key.Name, Count: rounded(n.Count), Excess: rounded(n.Excess),

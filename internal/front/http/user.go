@@ -100,7 +100,7 @@ func (w *waiter) takeBackUser() {
 	}
 }
 
-// refuseUser answers a request that is refused for who has sent it.
+// refuseUser answers a request that is refused for its sender.
 func (s *Server) refuseUser(ctx *fasthttp.RequestCtx, from *sender, user *access.User, err error) {
 	s.config.Users.CountFailure(telemetry.HTTP, err, peer.Source(ctx.Conn()), user)
 	f := userRejection(from, err)
@@ -117,7 +117,7 @@ func (s *Server) refuseRoute(ctx *fasthttp.RequestCtx, from *sender, err error) 
 	f.writeTo(&ctx.Response, from.wantsJSON)
 }
 
-// userRejection is the answer to a request that is refused for who has sent it.
+// userRejection is the answer to a request that is refused for its sender.
 func userRejection(from *sender, err error) rejection {
 	f := errorRejection(err)
 	if f.status == fasthttp.StatusUnauthorized {

@@ -1,8 +1,6 @@
 package http
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +10,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/access/accesstest"
 )
 
 // A new policy that comes when the answer is on its way changes nothing: what was granted is not taken back,
@@ -24,23 +23,11 @@ func TestDeniedTooLate(t *testing.T) {
 	}
 }
 
-// policyOf reads the line of a user whose token is "secret".
-func policyOf(t *testing.T, line string) *access.Policy {
-	t.Helper()
-	sum := sha256.Sum256([]byte("secret"))
-	text := "users: [{name: ci, tokens: ['sha256:" + hex.EncodeToString(sum[:]) + "'], " + line + "}]\n"
-	policy, err := access.ParsePolicy("users.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
-}
-
 // TestDeniedAtTheInstantOfGrant takes the right away from a request while it is granted. Whoever is told that
 // it may not has nothing.
 func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 	const may, mayNot = "may: [{on: '*', do: use}]", "may: [{on: 'counter/*', do: use}]"
-	users := access.NewUsers(policyOf(t, may), time.Now)
+	users := access.NewUsers(accesstest.Policy(t, may), time.Now)
 	r := newRig(t, Config{Users: users})
 	c := r.dial(t)
 	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
@@ -59,7 +46,7 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			_, _ = fmt.Fprintf(c, "POST /v1/%s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n"+
 				"Authorization: Bearer secret\r\n\r\n%s", path, len(body), body)
 			r.waiting(t, 1)
-			done, next := make(chan bool), policyOf(t, mayNot)
+			done, next := make(chan bool), accesstest.Policy(t, mayNot)
 			go func() { // ends when the policy is in force
 				users.SetPolicy(next)
 				close(done)
@@ -72,7 +59,7 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			_, _ = io.Copy(io.Discard, resp.Body)
 			_ = resp.Body.Close()
 			<-done
-			users.SetPolicy(policyOf(t, may))
+			users.SetPolicy(accesstest.Policy(t, may))
 			if resp.StatusCode == http.StatusForbidden {
 				do(gatehouse.OpStats, "") // behind what takes the hold back
 				next := do(gatehouse.OpAcquire, "next")

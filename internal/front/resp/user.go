@@ -162,7 +162,7 @@ func (s *session) refuses(c *command) bool {
 	return err != nil
 }
 
-// answerRefused answers a command that is refused for who has sent it.
+// answerRefused answers a command that is refused for its sender.
 func (s *session) answerRefused(err error) {
 	s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), s.user())
 	s.answerError(codes[gatehouse.CodeOf(err)], refusedText(err))

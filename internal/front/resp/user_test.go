@@ -1,8 +1,6 @@
 package resp
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -10,25 +8,14 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/access/accesstest"
 )
-
-// policyOf reads the line of a user whose token is "secret".
-func policyOf(t *testing.T, line string) *access.Policy {
-	t.Helper()
-	sum := sha256.Sum256([]byte("secret"))
-	text := "users: [{name: ci, tokens: ['sha256:" + hex.EncodeToString(sum[:]) + "'], " + line + "}]\n"
-	policy, err := access.ParsePolicy("users.yaml", []byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return policy
-}
 
 // TestPolicyWithinAPipeline has a new file come between commands that are decided together: those before it
 // are about the names of the old one, and those behind it about the names of the new one.
 func TestPolicyWithinAPipeline(t *testing.T) {
 	const line = "at-most: {rate: 100/1s}, may: [{on: '*', do: use}], prefix: "
-	before, after := policyOf(t, line+"old/"), policyOf(t, line+"new/")
+	before, after := accesstest.Policy(t, line+"old/"), accesstest.Policy(t, line+"new/")
 	var users *access.Users
 	var asked atomic.Int64
 	// The clock is read where each command is counted, and before it is judged.
@@ -58,11 +45,11 @@ func TestPolicyWithinAPipeline(t *testing.T) {
 // TestCertificateThatIsGone has a file without the user of a connection's certificate come: it is ended, as
 // one with a token is.
 func TestCertificateThatIsGone(t *testing.T) {
-	users := access.NewUsers(policyOf(t, "certificates: ['CN=me']"), time.Now)
+	users := access.NewUsers(accesstest.Policy(t, "certificates: ['CN=me']"), time.Now)
 	d := openTLS(t, Config{Users: users, ReadTimeout: time.Hour})
 	c := d.dialTLS(t, 0, d.ca.Issue("me", time.Hour))
 	c.want("PING", "PONG")
-	users.SetPolicy(policyOf(t, "may: []"))
+	users.SetPolicy(accesstest.Policy(t, "may: []"))
 	c.want("PING", "-NOAUTH Authentication required.")
 	c.over()
 }
@@ -71,7 +58,7 @@ func TestCertificateThatIsGone(t *testing.T) {
 // it may not has nothing.
 func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 	const may, mayNot = "may: [{on: '*', do: use}]", "may: [{on: 'counter/*', do: use}]"
-	users := access.NewUsers(policyOf(t, may), time.Now)
+	users := access.NewUsers(accesstest.Policy(t, may), time.Now)
 	d := open(t, Config{Users: users})
 	c := d.dial(t)
 	c.want("AUTH secret", "OK")
@@ -91,7 +78,7 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			do(gatehouse.OpAcquire, "other")
 			c.send(command)
 			d.inLine(t, 1)
-			done, next := make(chan bool), policyOf(t, mayNot)
+			done, next := make(chan bool), accesstest.Policy(t, mayNot)
 			go func() { // ends when the policy is in force
 				users.SetPolicy(next)
 				close(done)
@@ -99,7 +86,7 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 			do(gatehouse.OpRelease, "other")
 			answer := c.answer()
 			<-done
-			users.SetPolicy(policyOf(t, may))
+			users.SetPolicy(accesstest.Policy(t, may))
 			if strings.HasPrefix(answer, "-") {
 				do(gatehouse.OpStats, "") // behind what takes the hold back
 				next := do(gatehouse.OpAcquire, "next")
