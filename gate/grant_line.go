@@ -312,14 +312,11 @@ func (r *GrantRequest) keepsAny() bool {
 // turnMoves reports whether a turn that was served may help somebody else. What only takes helps nobody.
 func (l *line) turnMoves(turn *control.Turn) bool {
 	switch turn.Op {
-	case gatehouse.OpStats, gatehouse.OpValue, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpHolders,
-		gatehouse.OpWaiters:
-		return false
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 		follows := turn.Grant != nil && turn.Grant.Command.Op != gatehouse.OpAcquire
 		return turn.Extend || !turn.Again && !follows && l.notesRule(&turn.Rule)
 	}
-	return turn.Decision.Outcome == gatehouse.Granted
+	return turn.Decision.Outcome == gatehouse.Granted && !turn.Op.Reads()
 }
 
 // notesRule reports whether a rule that was put in force is another one than before.

@@ -296,9 +296,11 @@ func (d *decider) noteEffects(tell bool) {
 		if !withheld {
 			out.next.fence = max(out.next.fence, answer.Fence)
 		}
+		if turn.Op.Reads() {
+			continue
+		}
 		switch turn.Op {
-		case gatehouse.OpStats, gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpValue, gatehouse.OpHolders,
-			gatehouse.OpWaiters, gatehouse.OpBump:
+		case gatehouse.OpBump:
 		case gatehouse.OpFeedback:
 			// Most reports change nothing: clients tell what went well, too.
 			out.write = out.write || granted && answer.Value != 0

@@ -209,9 +209,7 @@ func nativeCommands() []*command {
 	// OpUndo, the last operation, is for gates alone.
 	for op := gatehouse.OpAcquire; op < gatehouse.OpUndo; op++ {
 		flags := []string{writes}
-		switch op {
-		case gatehouse.OpPeek, gatehouse.OpDelay, gatehouse.OpStats, gatehouse.OpValue,
-			gatehouse.OpHolders, gatehouse.OpWaiters:
+		if op.Reads() {
 			flags = []string{readonly}
 		}
 		least, syntax := -2, "kind/name [PARAMETER value ...]"
