@@ -13,7 +13,7 @@ var direction = map[string][]string{
 	"internal/telemetry":         {"."},
 	"internal/activity":          {".", "gate"},
 	"internal/page":              {"internal/manual"},
-	"internal/decisions":         {".", "gate", "internal/glob", "internal/topk"},
+	"internal/decisions":         {".", "gate", "internal/glob", "internal/params", "internal/topk"},
 	"internal/traces":            {".", "gate", "control"},
 	"internal/glob":              {"."},
 	"internal/access":            {".", "gate", "internal/glob", "internal/yamlnode"},

@@ -246,7 +246,7 @@ func TestTop(t *testing.T) {
 	if got := r.TopUsers(decisions.Granted, 10); len(got) != 2 || got[0].Key != "ci" || got[1].Key != "bob" {
 		t.Errorf("the users that were granted most are %v, want ci and bob", got)
 	}
-	got := r.TopUsersAt(decisions.Granted, gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}, 10)
+	got := r.TopUsersAt(decisions.Granted, gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"})
 	if len(got) != 2 || got[0].Key != "bob" {
 		t.Errorf("the users of gcra/a are %v, want bob before ci", got)
 	}

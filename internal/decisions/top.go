@@ -103,12 +103,12 @@ func (o *Recorder) TopUsers(m Measure, k int) []topk.Entry[string] {
 	return o.users[m].top(k, o.now())
 }
 
-// TopUsersAt returns the users of one name that were counted most by a measure, at most k, as far as
+// TopUsersAt returns the users of one name that were counted most by a measure, at most mostCauses, as far as
 // they are among the busiest pairs of user and name.
-func (o *Recorder) TopUsersAt(m Measure, key gatehouse.Key, k int) []topk.Entry[string] {
+func (o *Recorder) TopUsersAt(m Measure, key gatehouse.Key) []topk.Entry[string] {
 	var all []topk.Entry[string]
 	for _, e := range o.byUser[m].top(counters, o.now()) {
-		if e.Key.Key == key && len(all) < k {
+		if e.Key.Key == key && len(all) < mostCauses {
 			all = append(all, topk.Entry[string]{Key: e.Key.User, Count: e.Count, Excess: e.Excess})
 		}
 	}

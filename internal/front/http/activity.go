@@ -147,8 +147,8 @@ func (s *Server) answerHistory(ctx *fasthttp.RequestCtx, path string) error {
 	out := newHistoryJSON(key, found, s.config.Activity.History(key))
 	out.setName(name)
 	if s.config.Decisions != nil {
-		out.Granting = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Granted, key, namedUsers))
-		out.Refusing = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Refused, key, namedUsers))
+		out.Granting = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Granted, key))
+		out.Refusing = newTopJSON(s.config.Decisions.TopUsersAt(decisions.Refused, key))
 	}
 	writeJSON(&ctx.Response, out)
 	return nil

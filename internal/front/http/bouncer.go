@@ -42,6 +42,8 @@ type Gate interface {
 	// SubmitGrant and CancelGrant are those for requests over several names.
 	SubmitGrant(r *gate.GrantRequest)
 	CancelGrant(r *gate.GrantRequest)
+	// Do decides a command that may not wait.
+	Do(ctx context.Context, key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error)
 	// Names returns up to most names of a kind that come after the given one, in order.
 	Names(ctx context.Context, kind gatehouse.Kind, after string, most int) ([]string, error)
 	// DeletePrefix deletes up to most names that begin with a prefix. There may be more behind next.

@@ -1,11 +1,11 @@
 package http
 
 import (
+	"context"
 	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
-	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/params"
@@ -137,13 +137,19 @@ func (s *Server) findDecision(id string) (e decisions.Explained, p *rejection) {
 // explain returns all that is known of a refusal, in which names are as the user calls them.
 func (s *Server) explain(e *decisions.Explained, user *access.User) *explanationJSON {
 	cmd, d := &e.Command, &e.Decision
+	within, cancel := context.WithTimeout(context.Background(), s.config.WriteTimeout)
+	defer cancel()
 	// The gate is asked by the names that it knows.
-	holders, users := s.findCauses(e, user)
+	causes := s.config.Decisions.FindCauses(within, s.config.Gate, e)
+	for i := range causes.Holders {
+		causes.Holders[i].Grant = user.ShownGrant(causes.Holders[i].Grant)
+	}
 	user.Show(e.Keys())
 	d.Message = user.Hide(d.Message)
 	out := &explanationJSON{
 		ID: gatehouse.DecisionID(e.Number), At: d.At.UTC(), Kind: e.Key.Kind.String(), Name: e.Key.Name,
-		Holders: holders, Users: users, Op: cmd.Op.String(), Outcome: d.Outcome.String(), Cost: cmd.Cost,
+		Holders: holdersJSON(causes.Holders), Users: newTopJSON(causes.Users),
+		Op: cmd.Op.String(), Outcome: d.Outcome.String(), Cost: cmd.Cost,
 		Asked: e.Asked(), MaxDelay: cmd.MaxDelay.Milliseconds(), Binding: e.Name().String(), Limit: d.Limit,
 		Remaining: d.Remaining, RetryAfter: ceilKnown(d.RetryAfter), Waited: e.Waited.Milliseconds(),
 		Waiting: e.Waiting,
@@ -182,40 +188,4 @@ func ceilKnown(d time.Duration) *int64 {
 		return nil
 	}
 	return new(params.CeilMillis(d))
-}
-
-// namedUsers is how many users of a name are told.
-const namedUsers = 10
-
-// findCauses returns who has used up what there was: of a semaphore or a lock its holders of then that still
-// hold it, of a limiter the users that were granted most of it lately.
-func (s *Server) findCauses(
-	e *decisions.Explained, user *access.User,
-) (holders []holderJSON, users []topJSON) {
-	key := e.Name()
-	if !params.HasHolders(key.Kind) {
-		return nil, newTopJSON(s.config.Decisions.TopUsersAt(decisions.Granted, key, namedUsers))
-	}
-	d, err := s.ask(key, gatehouse.Command{Op: gatehouse.OpHolders, Amount: namedUsers})
-	// A store that does not answer leaves the rest of the explanation as it is.
-	if err != nil || d.Report == nil {
-		return nil, nil
-	}
-	for _, h := range holdersJSON(d.Report.Holders) {
-		h.Grant = user.ShownGrant(h.Grant)
-		if h.Since == nil || !h.Since.After(e.Decision.At) {
-			holders = append(holders, h)
-		}
-	}
-	return holders, nil
-}
-
-// ask puts a command to the gate that does not wait, and returns its answer.
-func (s *Server) ask(key gatehouse.Key, cmd gatehouse.Command) (gatehouse.Decision, error) {
-	done := make(chan struct{}, 1)
-	r := &gate.Request{Key: key, Command: cmd}
-	r.Decided = func(*gate.Request) { done <- struct{}{} }
-	s.config.Gate.Submit(r)
-	<-done // the store has a timeout of its own
-	return *r.Decision, r.Err
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/params"
-	"github.com/gatehousehq/gatehouse/internal/topk"
 )
 
 // noteRefusal remembers the last refusal of the connection; 0 is none.
@@ -44,54 +43,23 @@ func (s *session) answerExplain(args [][]byte) {
 		r.writeNull()
 		return
 	}
-	name := e.Name() // as the gate knows it
-	user.Show(e.Keys())
-	e.Decision.Message = user.Hide(e.Decision.Message)
-	if !params.HasHolders(name.Kind) {
-		r.writeExplained(&e, &causes{
-			users: s.server.config.Decisions.TopUsersAt(decisions.Granted, name, namedCauses),
-		})
-		return
-	}
 	three := s.three
 	s.answerInBackground(s.server.config.Budget.Page, func(ctx context.Context, a *laterReply) {
-		c := s.server.holdersAt(ctx, name, e.Decision.At)
-		for i := range c.holders {
-			c.holders[i].Grant = user.ShownGrant(c.holders[i].Grant)
+		// The gate is asked by the names that it knows.
+		causes := s.server.config.Decisions.FindCauses(ctx, s.server.config.Gate, &e)
+		for i := range causes.Holders {
+			causes.Holders[i].Grant = user.ShownGrant(causes.Holders[i].Grant)
 		}
+		user.Show(e.Keys())
+		e.Decision.Message = user.Hide(e.Decision.Message)
 		later := replyWriter{three: three}
-		later.writeExplained(&e, &c)
+		later.writeExplained(&e, &causes)
 		a.text = later.out
 	})
 }
 
-// causes are who has used up what there was: of a semaphore or a lock those who held it then and still do,
-// of a limiter those who were granted most of it lately.
-type causes struct {
-	holders []gatehouse.HolderEntry
-	users   []topk.Entry[string]
-}
-
-// namedCauses is how many of them are told.
-const namedCauses = 10
-
-// holdersAt returns who held a name at an instant and still does. A store that does not answer leaves the
-// rest of an explanation as it is.
-func (s *Server) holdersAt(ctx context.Context, name gatehouse.Key, at time.Time) (c causes) {
-	d, err := s.config.Gate.Do(ctx, name, gatehouse.Command{Op: gatehouse.OpHolders, Amount: namedCauses})
-	if err != nil || d.Report == nil {
-		return c
-	}
-	for _, h := range d.Report.Holders {
-		if !h.Since.After(at) {
-			c.holders = append(c.holders, h)
-		}
-	}
-	return c
-}
-
 // writeExplained tells what is known of a refusal. Times are milliseconds; -1 is a time that is not known.
-func (r *replyWriter) writeExplained(e *decisions.Explained, c *causes) {
+func (r *replyWriter) writeExplained(e *decisions.Explained, c *decisions.Causes) {
 	d, cmd := &e.Decision, &e.Command
 	owner, origin := new(gatehouse.Owner), new(gatehouse.Origin)
 	if cmd.Owner != nil {
@@ -140,15 +108,15 @@ func (r *replyWriter) writeExplained(e *decisions.Explained, c *causes) {
 }
 
 // writeCauses tells who has used up what there was.
-func (r *replyWriter) writeCauses(c *causes) {
+func (r *replyWriter) writeCauses(c *decisions.Causes) {
 	r.writeText("holders")
-	r.writeArray(len(c.holders))
-	for i := range c.holders {
-		r.writeHolder(&c.holders[i])
+	r.writeArray(len(c.Holders))
+	for i := range c.Holders {
+		r.writeHolder(&c.Holders[i])
 	}
 	r.writeText("users")
-	r.writeArray(len(c.users))
-	for _, u := range c.users {
+	r.writeArray(len(c.Users))
+	for _, u := range c.Users {
 		r.writeMap(3)
 		r.writeTexts("user", u.Key)
 		r.writePair("count", int64(math.Round(u.Count)))
