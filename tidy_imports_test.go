@@ -16,7 +16,7 @@ var direction = map[string][]string{
 	"internal/decisions":         {".", "gate", "internal/glob", "internal/params", "internal/topk"},
 	"internal/traces":            {".", "gate", "control"},
 	"internal/glob":              {"."},
-	"internal/access":            {".", "gate", "internal/glob", "internal/yamlnode"},
+	"internal/access":            {".", "gate", "internal/glob", "internal/peer", "internal/yamlnode"},
 	"internal/access/accesstest": {"internal/access"},
 	"internal/openapi":           {"."},
 	"internal/manual":            {".", "docs", "internal/openapi"},

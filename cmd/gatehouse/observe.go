@@ -4,12 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/traces"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -57,9 +57,13 @@ func openTracing(ctx context.Context, s *settings, log *slog.Logger) (t tracing,
 	if !traces.IsWanted(s.traces) {
 		return t, nil
 	}
-	failures := complaints{log: log}
+	var failed peer.RareLine
 	t.tracer, err = traces.Open(ctx, traces.Config{
-		URL: s.traces, Version: buildVersion(), Now: time.Now, Failed: failures.complain,
+		URL: s.traces, Version: buildVersion(), Now: time.Now, Failed: func(err error) {
+			if _, ok := failed.MayLog(time.Now(), time.Minute); ok {
+				log.Warn("traces could not be sent", "error", err)
+			}
+		},
 	})
 	if err != nil {
 		return t, err
@@ -94,20 +98,6 @@ func (t *tracing) store(store gate.Store, address string) gate.Store {
 		name = u.Scheme
 	}
 	return t.tracer.Store(store, name)
-}
-
-// complaints are failures that come again and again, of which the log has one a minute.
-type complaints struct {
-	log  *slog.Logger
-	last atomic.Int64 // when the last one was logged, in seconds
-}
-
-func (c *complaints) complain(err error) {
-	now := time.Now().Unix()
-	last := c.last.Load()
-	if now-last >= 60 && c.last.CompareAndSwap(last, now) {
-		c.log.Warn("traces could not be sent", "error", err)
-	}
 }
 
 // newGate returns the gate in front of a store. Its decisions are told to the observer, and traced.

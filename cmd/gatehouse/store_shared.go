@@ -14,6 +14,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/store/breaker"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/cas/etcd"
@@ -279,14 +280,7 @@ type lossLog struct {
 	store    string
 	vanished func(gatehouse.Key) // counts a lost record; nil for nothing
 
-	mu           sync.Mutex
-	losses, sets lossCount
-}
-
-// A lossCount counts what happened since the last line about it.
-type lossCount struct {
-	number int
-	next   time.Time // when there may be a line again
+	losses, sets peer.RareLine
 }
 
 // lossInterval is the least time between two lines of one sort.
@@ -316,14 +310,9 @@ func (l *lossLog) logClockStep(by time.Duration) {
 
 // logCounted counts what happened, and logs it unless there was a line lately. fields are those of the line,
 // and the name of the number at their end.
-func (l *lossLog) logCounted(c *lossCount, text string, fields ...any) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	c.number++
-	if now.Before(c.next) {
-		return
+func (l *lossLog) logCounted(line *peer.RareLine, text string, fields ...any) {
+	silent, ok := line.MayLog(time.Now(), lossInterval)
+	if ok {
+		l.log.Warn(text, append(append([]any{"store", l.store}, fields...), silent+1)...)
 	}
-	l.log.Warn(text, append(append([]any{"store", l.store}, fields...), c.number)...)
-	*c = lossCount{next: now.Add(lossInterval)}
 }

@@ -3,10 +3,10 @@ package access
 import (
 	"log/slog"
 	"net/netip"
-	"sync"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -35,10 +35,7 @@ type failureCounts struct {
 	total   *prometheus.CounterVec
 	log     *slog.Logger
 	observe refusalObserver
-
-	mu     sync.Mutex
-	logged time.Time
-	silent int // refusals since then
+	line    peer.RareLine
 }
 
 // failureLogEvery is how often the log tells of refusals at most. A client in a loop must not fill it.
@@ -94,16 +91,10 @@ func (u *Users) CountFailure(protocol string, err error, address netip.Addr, use
 	}
 	reason := reasonOf(err)
 	f.total.WithLabelValues(protocol, reason).Inc()
-	now := u.now()
-	f.mu.Lock()
-	silent := f.silent
-	if now.Sub(f.logged) < failureLogEvery {
-		f.silent++
-		f.mu.Unlock()
+	silent, ok := f.line.MayLog(u.now(), failureLogEvery)
+	if !ok {
 		return
 	}
-	f.logged, f.silent = now, 0
-	f.mu.Unlock()
 	name := ""
 	if user != nil {
 		name = user.Name

@@ -61,3 +61,24 @@ func (c *Complaint) End() {
 		c.timer = nil
 	}
 }
+
+// A RareLine keeps lines of one sort rare in the log. It is safe for use by many goroutines.
+type RareLine struct {
+	mu     sync.Mutex
+	next   time.Time // when there may be a line again
+	silent int
+}
+
+// MayLog reports whether a line may be logged now, and how many were not since the one before. The next one
+// comes after a time at the earliest.
+func (r *RareLine) MayLog(now time.Time, every time.Duration) (silent int, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now.Before(r.next) {
+		r.silent++
+		return 0, false
+	}
+	silent = r.silent
+	r.next, r.silent = now.Add(every), 0
+	return silent, true
+}
