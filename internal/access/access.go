@@ -148,7 +148,7 @@ func (u *User) Require(kind gatehouse.Kind, name string, level gatehouse.Level, 
 	if u.May(kind, name, level) {
 		return nil
 	}
-	return u.countRefused(gatehouse.Key{Kind: kind, Name: name},
+	return u.CountRefused(gatehouse.Key{Kind: kind, Name: name},
 		u.refusal(verb+" "+glob.KindName(kind)+"/"+name, level))
 }
 
@@ -170,7 +170,7 @@ func (u *User) RequireAll(kind gatehouse.Kind, prefix string, level gatehouse.Le
 	if u.MayAll(kind, prefix, level) {
 		return nil
 	}
-	return u.countRefused(gatehouse.Key{Kind: kind},
+	return u.CountRefused(gatehouse.Key{Kind: kind},
 		u.refusal(verb+" all "+glob.KindName(kind)+"/"+prefix+"…", level))
 }
 
@@ -179,7 +179,7 @@ func (u *User) RequireAs(resource, client string, level gatehouse.Level, verb st
 	if u.MayAs(resource, client, level) {
 		return nil
 	}
-	return u.countRefused(gatehouse.Key{Kind: glob.Capacity, Name: resource},
+	return u.CountRefused(gatehouse.Key{Kind: glob.Capacity, Name: resource},
 		u.refusal(verb+" capacity/"+resource+" as client "+yamlnode.Quote(client), level))
 }
 

@@ -37,7 +37,7 @@ func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 	asked := *key
 	pass, err := u.enter(key, cmd)
 	if err != nil {
-		return pass, u.countRefused(asked, err)
+		return pass, u.CountRefused(asked, err)
 	}
 	return pass, nil
 }
@@ -179,7 +179,7 @@ func (e *Pass) countForbidden(key gatehouse.Key) {
 	err := gatehouse.Errorf(gatehouse.CodeForbidden, "forbidden")
 	u.users.CountFailure(e.Protocol, err, e.Address, u)
 	key.Name, _ = u.Outside(key.Name)
-	_ = u.countRefused(key, err)
+	_ = u.CountRefused(key, err)
 }
 
 // TakeBack notes that what a command was granted is taken back, as its client is gone. It may come after

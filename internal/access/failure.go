@@ -69,10 +69,10 @@ func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger, observ
 	}
 }
 
-// countRefused tells the observer of an error that refuses the user something about a name, as the user calls
-// it, and returns the error. It tells of no other errors.
-func (u *User) countRefused(key gatehouse.Key, err error) error {
-	if err == nil || u.users == nil || u.users.failures.observe == nil || !IsRefusal(err) {
+// CountRefused tells the observer of an error that refuses the user something about a name, as the user calls
+// it, and returns the error. It tells of no other errors. A nil user is refused nothing.
+func (u *User) CountRefused(key gatehouse.Key, err error) error {
+	if err == nil || u == nil || u.users == nil || u.users.failures.observe == nil || !IsRefusal(err) {
 		return err
 	}
 	if key.Name != "" && int(key.Kind) < gatehouse.Kinds {

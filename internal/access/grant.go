@@ -13,14 +13,14 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		return Pass{}, nil
 	}
 	if err := u.takeRate(); err != nil {
-		return Pass{}, u.countRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
+		return Pass{}, u.CountRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
 	}
 	// Every name is judged before any is counted.
 	for i := range cmd.Want {
 		m := &cmd.Want[i]
 		one := memberCommand(cmd, m)
 		if err := u.check(m.Key, &one); err != nil {
-			return Pass{}, u.countRefused(m.Key, err)
+			return Pass{}, u.CountRefused(m.Key, err)
 		}
 		m.KeepLimit, m.NeedLimit, m.TellResize = one.KeepLimit, one.NeedLimit, one.TellResize
 		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
@@ -54,7 +54,7 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 			pass.leaveGrant(cmd, nil)
 			asked := cmd.Want[i].Key
 			asked.Name, _ = u.Outside(asked.Name)
-			return Pass{}, u.countRefused(asked, err)
+			return Pass{}, u.CountRefused(asked, err)
 		}
 		pass.fresh = pass.fresh || fresh
 	}
@@ -78,7 +78,7 @@ func (e *Pass) JudgeGrant(op gatehouse.Op) func([]gatehouse.Member) error {
 			name, mine := u.Outside(want[i].Key.Name)
 			if !mine || !u.May(kind, name, level) {
 				e.countForbidden(want[i].Key)
-				return u.countRefused(gatehouse.Key{Kind: kind, Name: name},
+				return u.CountRefused(gatehouse.Key{Kind: kind, Name: name},
 					u.refusal(op.String()+" of a grant over "+glob.KindName(kind)+"/"+name, level))
 			}
 		}

@@ -127,13 +127,20 @@ func (v *usage) isEmpty(now int64) bool {
 
 // overQuota is the error of a user who has as much as it may.
 func (u *User) overQuota(what string, most any) error {
-	who := "user " + u.Name
-	if u.address != "" {
-		who += " at " + u.address
-	}
 	return gatehouse.Errorf(gatehouse.CodeQuota,
-		"%s has reached its quota of %v %s; try again later, or ask "+
-			"who runs this server for more", who, most, what)
+		"user %s has reached its quota of %v %s; try again later, or ask "+
+			"who runs this server for more", u.CountedAs(), most, what)
+}
+
+// CountedAs is for whom quotas are counted: the user, an anonymous one with its address. It is empty for nil.
+func (u *User) CountedAs() string {
+	switch {
+	case u == nil:
+		return ""
+	case u.address != "":
+		return u.Name + " at " + u.address
+	}
+	return u.Name
 }
 
 // takeRate counts one request, unless there were too many. It is a GCRA with a burst of the whole size.
@@ -153,7 +160,7 @@ func (v *usage) takeRate(limit gatehouse.Limit, now int64) bool {
 }
 
 // TakeRate counts one request of the user.
-func (u *User) TakeRate() error { return u.countRefused(gatehouse.Key{}, u.takeRate()) }
+func (u *User) TakeRate() error { return u.CountRefused(gatehouse.Key{}, u.takeRate()) }
 
 func (u *User) takeRate() error {
 	if u == nil || u.most.Rate.Size == 0 || u.usage.takeRate(u.most.Rate, u.now()) {
@@ -170,7 +177,7 @@ func (u *User) openConnection() error {
 	n := u.usage.connections.Add(1)
 	if u.most.Connections > 0 && n > u.most.Connections {
 		u.usage.connections.Add(-1)
-		return u.countRefused(gatehouse.Key{}, u.overQuota("connections", u.most.Connections))
+		return u.CountRefused(gatehouse.Key{}, u.overQuota("connections", u.most.Connections))
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (u *Users) BeginWait(w Wait, refuse func(error)) (*Wait, error) {
 	most := w.user.most.Waiters
 	if n := w.user.usage.waiters.Add(1); most > 0 && n > most {
 		w.user.usage.waiters.Add(-1)
-		return nil, w.user.countRefused(w.key, w.user.overQuota("waiting requests", most))
+		return nil, w.user.CountRefused(w.key, w.user.overQuota("waiting requests", most))
 	}
 	w.users, w.refuse = u, refuse
 	u.mu.Lock()
@@ -70,11 +70,11 @@ func (w *Wait) judge(now *User) error {
 	// Another user, and one whose names lie elsewhere, has not asked for this.
 	same := now != nil && now.Name == w.user.Name && now.prefix == w.user.prefix
 	if !same || !now.May(w.key.Kind, w.key.Name, w.level) {
-		return w.user.countRefused(w.key, w.user.refusal("waiting for "+w.key.String(), w.level))
+		return w.user.CountRefused(w.key, w.user.refusal("waiting for "+w.key.String(), w.level))
 	}
 	for _, key := range w.more {
 		if !now.May(key.Kind, key.Name, w.level) {
-			return w.user.countRefused(key, w.user.refusal("waiting for "+key.String(), w.level))
+			return w.user.CountRefused(key, w.user.refusal("waiting for "+key.String(), w.level))
 		}
 	}
 	return nil

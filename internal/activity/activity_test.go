@@ -274,7 +274,7 @@ func TestFollow(t *testing.T) {
 		var all [3]reader
 		var stops [3]func()
 		for i := range all {
-			stops[i], _ = m.Follow(seesAll, all[i].send, all[i].end)
+			stops[i], _ = m.Follow("", seesAll, all[i].send, all[i].end)
 		}
 		m.Watch(all[0].id(t), []gatehouse.Key{key("a"), key("absent")})
 		time.Sleep(time.Second + time.Millisecond)
@@ -312,11 +312,11 @@ func TestFollowIsBounded(t *testing.T) {
 		m, g := newMonitor(nil)
 		var all [MaxViewers]reader
 		for i := range all {
-			if _, ok := m.Follow(seesAll, all[i].send, all[i].end); !ok {
+			if _, ok := m.Follow("", seesAll, all[i].send, all[i].end); !ok {
 				t.Fatalf("viewer %d was refused, want %d of them", i, MaxViewers)
 			}
 		}
-		if _, ok := m.Follow(seesAll, nil, nil); ok {
+		if _, ok := m.Follow("", seesAll, nil, nil); ok {
 			t.Errorf("viewer %d was let in", MaxViewers+1)
 		}
 		var keys []gatehouse.Key
@@ -337,7 +337,7 @@ func TestFollowIsBounded(t *testing.T) {
 				t.Errorf("viewer %d was not told of the end", i)
 			}
 		}
-		if _, ok := m.Follow(seesAll, nil, nil); ok {
+		if _, ok := m.Follow("", seesAll, nil, nil); ok {
 			t.Error("a viewer was let in after Close")
 		}
 	})
@@ -353,7 +353,7 @@ func TestShared(t *testing.T) {
 		})
 		run(t, m)
 		var r reader
-		stop, _ := m.Follow(seesAll, r.send, r.end)
+		stop, _ := m.Follow("", seesAll, r.send, r.end)
 		m.Watch(r.id(t), []gatehouse.Key{key("a")})
 		synctest.Wait()
 		g.asked.Store(0)

@@ -18,8 +18,10 @@ const (
 	frameEvery       = time.Second
 	sharedFrameEvery = 5 * time.Second
 
-	// MaxViewers is how many streams there are at most.
-	MaxViewers = 100
+	// MaxViewers is how many streams there are at most, and MaxUserViewers how many of one user, so that no
+	// user takes the streams of all others.
+	MaxViewers     = 100
+	MaxUserViewers = MaxViewers / 4
 
 	// maxFrameRows bounds the names in one frame, of all viewers together. It keeps a frame below 100 KiB,
 	// but for long names.
@@ -47,27 +49,54 @@ type earlier struct {
 
 // A viewer is who reads the stream.
 type viewer struct {
+	user  string // "" if rights are off
 	view  func() (v View, ok bool)
 	send  func(frame []byte)
 	ended func()
 	keys  []gatehouse.Key // that it shows
 }
 
+// CheckRoom returns an error if there can be no more streams, or none of a user; "" is no user, without
+// a share.
+func (m *Monitor) CheckRoom(user string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.feed.checkRoom(user)
+}
+
+func (f *feed) checkRoom(user string) error {
+	if len(f.viewers) >= MaxViewers {
+		return gatehouse.Errorf(gatehouse.CodeExhausted,
+			"server has %d streams of activity, which is the most it allows; close one", MaxViewers)
+	}
+	own := 0
+	for _, v := range f.viewers {
+		if v.user == user {
+			own++
+		}
+	}
+	if user != "" && own >= MaxUserViewers {
+		return gatehouse.Errorf(gatehouse.CodeQuota,
+			"user %s has %d streams of activity, which is the most of one user; close one", user, own)
+	}
+	return nil
+}
+
 // Follow calls send with each frame, an event of a stream (text/event-stream), until stop is called: the
 // first one at once, with the id for Watch. Viewers with the same view are sent the same bytes, which must
 // not be changed. view is asked before each frame, as rights change; while it is not ok, no frame is sent.
-// send must not block. ended is called once if the server stops. ok is false if there are too many viewers,
-// or the server stops already.
+// send must not block. ended is called once if the server stops. ok is false if CheckRoom has an error, or
+// the server stops already.
 func (m *Monitor) Follow(
-	view func() (v View, ok bool), send func(frame []byte), ended func(),
+	user string, view func() (v View, ok bool), send func(frame []byte), ended func(),
 ) (stop func(), ok bool) {
 	id := fmt.Sprintf("%016x", rand.Uint64())
 	m.mu.Lock()
-	if m.feed.closed || len(m.feed.viewers) >= MaxViewers {
+	if m.feed.closed || m.feed.checkRoom(user) != nil {
 		m.mu.Unlock()
 		return nil, false
 	}
-	m.feed.viewers[id] = &viewer{view: view, send: send, ended: ended}
+	m.feed.viewers[id] = &viewer{user: user, view: view, send: send, ended: ended}
 	begin := m.feed.quit == nil
 	if begin {
 		m.feed.quit = make(chan struct{})

@@ -36,7 +36,7 @@ func TestFramesOfViews(t *testing.T) {
 		for r, v := range map[*reader]View{
 			&blue: prefixView("blue/"), &again: prefixView("blue/"), &red: prefixView("red/"), &all: nil,
 		} {
-			stop, ok := m.Follow(view(v), r.send, r.end)
+			stop, ok := m.Follow("", view(v), r.send, r.end)
 			if !ok {
 				t.Fatal("a viewer was refused")
 			}
@@ -112,7 +112,7 @@ func TestFramesAreShared(t *testing.T) {
 		m, _ := newMonitor(nil)
 		var greedy, modest reader
 		for _, r := range []*reader{&greedy, &modest} {
-			stop, _ := m.Follow(seesAll, r.send, r.end)
+			stop, _ := m.Follow("", seesAll, r.send, r.end)
 			t.Cleanup(stop)
 		}
 		var many []gatehouse.Key
@@ -129,4 +129,32 @@ func TestFramesAreShared(t *testing.T) {
 				strings.Contains(got, "modest-2"), maxFrameRows)
 		}
 	})
+}
+
+// One user cannot take the streams of all others. Without users there are no shares.
+func TestFollowIsShared(t *testing.T) {
+	m, _ := newMonitor(nil)
+	defer m.Close()
+	var r reader
+	follow := func(user string, want gatehouse.Code) (stop func()) {
+		t.Helper()
+		err := m.CheckRoom(user)
+		stop, ok := m.Follow(user, seesAll, r.send, r.end)
+		if gatehouse.CodeOf(err) != want || ok != (err == nil) {
+			t.Fatalf("with %d viewers %q = %v, %v, want %v", m.Viewers(), user, ok, err, want)
+		}
+		return stop
+	}
+	stop := follow("a", 0)
+	for range MaxUserViewers - 1 {
+		follow("a", 0)
+	}
+	follow("a", gatehouse.CodeQuota)
+	follow("b", 0)
+	stop()
+	follow("a", 0)
+	for m.Viewers() < MaxViewers {
+		follow("", 0)
+	}
+	follow("b", gatehouse.CodeExhausted)
 }

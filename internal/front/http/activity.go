@@ -12,6 +12,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
 	"github.com/gatehousehq/gatehouse/internal/params"
@@ -202,6 +203,7 @@ func newHistoryJSON(
 // its client leaves, or the server stops.
 type viewTask struct {
 	server *Server
+	user   string                            // as whose it counts
 	view   func() (v activity.View, ok bool) // what its user may see now
 	busy   atomic.Bool                       // a goroutine sends the rest of a frame
 }
@@ -209,13 +211,14 @@ type viewTask struct {
 // streamActivity begins a stream.
 func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 	// One more would be told so only after its headers are sent.
-	if s.config.Activity.Viewers() >= activity.MaxViewers {
-		return gatehouse.Errorf(gatehouse.CodeExhausted,
-			"server has %d streams of activity, which is the most it allows; close one", activity.MaxViewers)
+	user := s.userOf(ctx)
+	err := s.config.Activity.CheckRoom(user.CountedAs())
+	if err != nil {
+		return user.CountRefused(access.ServerKey("activity"), err)
 	}
 	from := readSender(&ctx.Request.Header)
 	w := &waiter{
-		server: s, task: &viewTask{server: s, view: s.currentView(ctx)},
+		server: s, task: &viewTask{server: s, user: user.CountedAs(), view: s.currentView(ctx)},
 		responder: s.newResponder(ctx, &from), stream: new(stream),
 	}
 	w.responder.maxWait = math.MaxInt64
@@ -232,7 +235,7 @@ func (v *viewTask) followActivity(w *waiter) (stop func()) {
 		}
 		return seen, ok
 	}
-	stop, ok := v.server.config.Activity.Follow(
+	stop, ok := v.server.config.Activity.Follow(v.user,
 		view, func(frame []byte) { v.sendFrame(w, frame) }, func() { w.onDecision(nil) })
 	if !ok {
 		w.onDecision(nil)

@@ -12,6 +12,8 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/access/accesstest"
 	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/await"
 )
@@ -52,13 +54,20 @@ type viewer struct {
 // follow opens a stream at an address, and reads its first event.
 func follow(t *testing.T, address string) *viewer {
 	t.Helper()
+	return followAs(t, address, "")
+}
+
+// followAs is follow with a header.
+func followAs(t *testing.T, address, header string) *viewer {
+	t.Helper()
 	conn, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
 	v := &viewer{conn, bufio.NewReader(conn)}
-	if _, err := io.WriteString(conn, "GET /v1/activity HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
+	_, err = io.WriteString(conn, "GET /v1/activity HTTP/1.1\r\nHost: localhost\r\n"+header+"\r\n")
+	if err != nil {
 		t.Fatal(err)
 	}
 	v.until(t, "event: hello")
@@ -137,4 +146,32 @@ func TestActivityStreamsAreBounded(t *testing.T) {
 	_ = last.Close()
 	await.True(t, "there is room", func() bool { return m.Viewers() == activity.MaxViewers-1 })
 	follow(t, r.address)
+}
+
+// A user has no more than a share of the streams, so that there are some for another, whom the file may leave
+// anonymous.
+func TestActivityStreamsOfOneUser(t *testing.T) {
+	const may = "may: [{on: server/activity, do: read}]"
+	policy := accesstest.Policy(t, may+"}, {name: anonymous, "+may)
+	r, m := newViewed(t, Config{Users: access.NewUsers(policy, time.Now)})
+	const login = "Authorization: Bearer secret\r\n"
+	var last *viewer
+	for range activity.MaxUserViewers {
+		last = followAs(t, r.address, login)
+	}
+	c := r.dial(t)
+	_, _ = io.WriteString(c, "GET /v1/activity HTTP/1.1\r\nHost: localhost\r\n"+login+"\r\n")
+	resp, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _ := io.ReadAll(resp.Body)
+	const want = "user ci has 25 streams of activity, which is the most of one user; close one"
+	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), want) {
+		t.Errorf("a stream too many of one user = %d %s, want 429 and %q", resp.StatusCode, text, want)
+	}
+	followAs(t, r.address, "")
+	_ = last.Close()
+	await.True(t, "there is room", func() bool { return m.Viewers() == activity.MaxUserViewers })
+	followAs(t, r.address, login)
 }
