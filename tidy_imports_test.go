@@ -23,7 +23,7 @@ var direction = map[string][]string{
 	"internal/supervisor/guard":  {"internal/supervisor"},
 	"internal/etcd":              {"internal/certs", "internal/certs/rpccerts"},
 	"internal/etcdkey":           {"internal/etcd", "internal/etcdtest"},
-	"internal/certs":             {"internal/filewatch", "internal/smallfile"},
+	"internal/certs":             {"internal/filewatch", "internal/smallfile", "internal/telemetry"},
 	"internal/tlsconn":           {"internal/budget"},
 	"internal/redistest":         {"internal/await", "internal/freeport"},
 	"internal/etcdtest":          {"internal/await", "internal/etcd", "internal/freeport"},

@@ -89,6 +89,7 @@ func runServer(ctx context.Context, p *servePlan) (err error) {
 		tracing:    tracing,
 	}
 	proc.tls = proc.newTLS(p.certs, metrics)
+	proc.watchOutgoingTLS(s, metrics)
 	proc.users, err = proc.newUsers(ctx, p, metrics, observer)
 	if err != nil {
 		return err

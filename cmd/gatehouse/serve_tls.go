@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/certs"
@@ -93,6 +95,34 @@ func (proc *serverProcess) newTLS(server *certs.Server, metrics *prometheus.Regi
 		return server.Watch(ctx, again, proc.log)
 	})
 	return l
+}
+
+// watchOutgoingTLS has it told when files for TLS to other servers cannot be used any more.
+func (proc *serverProcess) watchOutgoingTLS(s *settings, metrics *prometheus.Registry) {
+	outgoing := certs.Outgoing{Files: s.outgoingTLS()}
+	if len(outgoing.Files) == 0 {
+		return
+	}
+	outgoing.RegisterMetrics(metrics)
+	proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
+		return outgoing.Watch(ctx, again, proc.log)
+	})
+}
+
+// outgoingTLS returns the files for TLS to other servers: parents, and what addresses name.
+func (s *settings) outgoingTLS() (all []certs.ClientFiles) {
+	all = append(all, s.capacity.parentTLS)
+	for _, address := range []string{s.store, s.users.source, s.capacity.config, s.capacity.election} {
+		if !strings.HasPrefix(address, "rediss:") && !isEtcdAddress(address) {
+			continue
+		}
+		_, query, _ := strings.Cut(address, "?")
+		parameters, _ := url.ParseQuery(query) // the address was checked before
+		all = append(all, certs.ClientFiles{
+			CA: parameters.Get("ca"), Cert: parameters.Get("cert"), Key: parameters.Get("key"),
+		})
+	}
+	return slices.DeleteFunc(all, certs.ClientFiles.IsZero)
 }
 
 // forProtocol returns how the listener of a protocol speaks TLS; nil is without.

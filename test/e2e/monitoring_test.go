@@ -58,7 +58,8 @@ func shownByAll(t *testing.T) (pages []string) {
 		t.Fatalf("asking for a lease = %s, want 200", response.Status)
 	}
 	health := "localhost:" + freePort(t)
-	start(t, tlsFlags(certstest.New(t).Server(), "--health", health)...)
+	ca := certstest.New(t)
+	start(t, tlsFlags(ca.Server(), "--health", health, "--parent", "localhost:1", "--parent-ca", ca.File)...)
 	overTLS := &server{address: health}
 	return []string{
 		onDisk.get(t, "/metrics").body, onRedis.get(t, "/metrics").body, overTLS.get(t, "/metrics").body,
@@ -148,7 +149,7 @@ func TestMonitoring(t *testing.T) {
 // accessMetrics are those of users and certificates that the dashboard and the alerts must both ask for.
 var accessMetrics = []string{
 	"gatehouse_auth_failures_total", "gatehouse_user_rights_refused_total", "gatehouse_users_stale",
-	"gatehouse_tls_stale", "gatehouse_tls_expiry_seconds",
+	"gatehouse_tls_stale", "gatehouse_tls_expiry_seconds", "gatehouse_outgoing_tls_stale",
 }
 
 // valueOf is what a page shows of one series.
