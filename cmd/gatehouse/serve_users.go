@@ -121,11 +121,12 @@ func (proc *serverProcess) newUsers(
 	if s.source == "" {
 		return nil, nil
 	}
-	policy := p.policy
+	policy, source := p.policy, usersSource{address: s.source}
 	if policy == nil {
 		// A server that does not know its users yet would turn all of them away.
 		var err error
-		policy, err = loadPolicy(ctx, s.source)
+		source.read = etcdkey.Read(ctx, s.source)
+		policy, err = parseReading(source.read)
 		if err != nil {
 			return nil, err
 		}
@@ -137,7 +138,7 @@ func (proc *serverProcess) newUsers(
 		users.RefusePlain(proxies)
 	}
 	proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
-		return proc.followUsers(ctx, s.source, users, again)
+		return proc.followUsers(ctx, source, users, again)
 	})
 	return users, nil
 }
@@ -145,7 +146,7 @@ func (proc *serverProcess) newUsers(
 // followUsers reads the users again when their source changes, and at each value of again. One with a fault
 // leaves the users as they are.
 func (proc *serverProcess) followUsers(
-	ctx context.Context, source string, users *access.Users, again <-chan os.Signal,
+	ctx context.Context, source usersSource, users *access.Users, again <-chan os.Signal,
 ) error {
 	var last filewatch.LastReading
 	report := func(policy *access.Policy, err error, asked bool) {
@@ -163,9 +164,9 @@ func (proc *serverProcess) followUsers(
 			proc.log.Info("the users are in force", "file", policy.Path, "users", policy.Len())
 		}
 	}
-	if isEtcdAddress(source) {
+	if isEtcdAddress(source.address) {
 		etcdkey.Watch(ctx, etcdkey.KeyWatch{
-			Address: source, Again: again,
+			Address: source.address, After: source.read, Again: again,
 			Report: func(r etcdkey.Reading, asked bool) {
 				policy, err := parseReading(r)
 				report(policy, err, asked)
@@ -174,9 +175,9 @@ func (proc *serverProcess) followUsers(
 		return nil
 	}
 	return filewatch.Watch(ctx, filewatch.Watching{
-		Paths: []string{source}, Again: again,
+		Paths: []string{source.address}, Again: again,
 		Read: func(asked bool) {
-			policy, err := readUsersFile(source)
+			policy, err := readUsersFile(source.address)
 			report(policy, err, asked)
 		},
 		Unwatched: func(err error) {

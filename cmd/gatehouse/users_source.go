@@ -14,6 +14,12 @@ import (
 
 // This file is where users are kept: in a file, or under a key of etcd.
 
+// A usersSource is where users are.
+type usersSource struct {
+	address string          // a file, or a key of etcd
+	read    etcdkey.Reading // what etcd had when the server started
+}
+
 // isEtcdAddress reports whether a source is a key of etcd, and not a file.
 func isEtcdAddress(source string) bool { return strings.HasPrefix(source, "etcd:") }
 

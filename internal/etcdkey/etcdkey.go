@@ -58,6 +58,8 @@ type Reading struct {
 	Version string
 	// Err says why there is no text.
 	Err error
+
+	revision int64 // of all of etcd, at which it was read; 0 if it was not
 }
 
 // Read reads a key once.
@@ -67,7 +69,7 @@ func Read(ctx context.Context, address string) Reading {
 		return Reading{Err: err}
 	}
 	defer func() { _ = key.client.Close() }()
-	r, _, err := key.readKey(ctx)
+	r, err := key.readKey(ctx)
 	if err != nil {
 		return Reading{Err: err}
 	}
@@ -77,6 +79,9 @@ func Read(ctx context.Context, address string) Reading {
 // A KeyWatch says which key is watched, and what is called.
 type KeyWatch struct {
 	Address string
+
+	// After, if it was read, is not read again at first: later changes are reported, and it is not.
+	After Reading
 
 	// Again, if not nil, has the key read at each value.
 	Again <-chan os.Signal
@@ -97,8 +102,8 @@ func openKey(address string) (etcdKey, error) {
 	return etcdKey{client, name}, err
 }
 
-// readKey reads the key, and returns the revision of etcd at which it did.
-func (k etcdKey) readKey(ctx context.Context) (Reading, int64, error) {
+// readKey reads the key.
+func (k etcdKey) readKey(ctx context.Context) (r Reading, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	// The client's own Get waits for a connection until its time is up, and then does not know why there
@@ -107,14 +112,16 @@ func (k etcdKey) readKey(ctx context.Context) (Reading, int64, error) {
 	question := &etcdserverpb.RangeRequest{Key: []byte(k.name)}
 	answer, err := kv.Range(ctx, question, grpc.WaitForReady(false))
 	if err != nil {
-		return Reading{}, 0, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
+		return r, fmt.Errorf("etcd key %s: %s", k.name, status.Convert(err).Message())
 	}
 	if len(answer.Kvs) == 0 {
-		missing := fmt.Errorf("etcd key %s does not exist", k.name)
-		return Reading{Err: missing}, answer.Header.Revision, nil
+		r.Err = fmt.Errorf("etcd key %s does not exist", k.name)
+	} else {
+		r = k.newReading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value)
 	}
 	// The revision of the key tells versions apart, that of the store is where watching begins.
-	return k.newReading(answer.Kvs[0].ModRevision, answer.Kvs[0].Value), answer.Header.Revision, nil
+	r.revision = answer.Header.Revision
+	return r, nil
 }
 
 func (k etcdKey) newReading(revision int64, text []byte) Reading {
@@ -159,13 +166,17 @@ func (w *KeyWatch) serveConnection(
 		return false, causeChanged, err
 	}
 	defer func() { _ = key.client.Close() }()
-	r, revision, err := key.readKey(ctx)
-	if err != nil {
-		return false, causeChanged, err
+	r := w.After
+	w.After = Reading{} // for this connection alone, which ends if etcd has forgotten what came after it
+	if r.revision == 0 {
+		r, err = key.readKey(ctx)
+		if err != nil {
+			return false, causeChanged, err
+		}
+		w.Report(r, asked)
 	}
-	w.Report(r, asked)
 	// From the revision after the read: no change between the two is missed, and none is reported twice.
-	why, err = w.watchKey(ctx, key, revision+1)
+	why, err = w.watchKey(ctx, key, r.revision+1)
 	return true, why, err
 }
 
