@@ -18,6 +18,7 @@ var direction = map[string][]string{
 	"internal/glob":              {"."},
 	"internal/access":            {".", "gate", "internal/glob", "internal/peer", "internal/yamlnode"},
 	"internal/access/accesstest": {"internal/access"},
+	"internal/certstest":         {"internal/certs"},
 	"internal/openapi":           {"."},
 	"internal/manual":            {".", "docs", "internal/openapi"},
 	"internal/supervisor/guard":  {"internal/supervisor"},

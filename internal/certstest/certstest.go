@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/certs"
 )
 
 // An Authority signs certificates. Make one with New.
@@ -88,6 +90,30 @@ func (a *Authority) IssueText(name string, after time.Duration) (cert, key []byt
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
 	must(a.tb, err)
 	return encode("CERTIFICATE", der), encode("PRIVATE KEY", secret)
+}
+
+// Open returns a server with a certificate, which asks clients for theirs as auth says.
+func (a *Authority) Open(auth string) *certs.Server {
+	a.tb.Helper()
+	pair := a.Server()
+	server, err := certs.Open(certs.ServerFiles{
+		Cert: pair.Cert, Key: pair.Key, ClientCA: a.File, ClientAuth: auth,
+	}, time.Now)
+	must(a.tb, err)
+	return server
+}
+
+// Versions are those of TLS that servers speak.
+var Versions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
+
+// Handshake makes a connection one in a version of TLS, 0 for the newest.
+func (a *Authority) Handshake(conn net.Conn, version uint16, pairs ...Pair) *tls.Conn {
+	a.tb.Helper()
+	config := a.Client(pairs...)
+	config.MaxVersion = version
+	client := tls.Client(conn, config)
+	must(a.tb, client.HandshakeContext(a.tb.Context()))
+	return client
 }
 
 // Client returns how a client trusts the authority, and shows the pairs, of which there may be none.

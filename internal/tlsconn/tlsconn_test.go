@@ -22,11 +22,7 @@ func connect(
 ) (*tlsconn.Connection, *tls.Conn) {
 	t.Helper()
 	ca := certstest.New(t)
-	pair := ca.Server()
-	server, err := certs.Open(certs.ServerFiles{
-		Cert: pair.Cert, Key: pair.Key, ClientCA: ca.File, ClientAuth: auth,
-	}, time.Now)
-	must(t, err)
+	server := ca.Open(auth)
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "localhost:0")
 	must(t, err)
 	defer func() { must(t, listener.Close()) }()

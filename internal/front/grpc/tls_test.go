@@ -23,14 +23,7 @@ import (
 func startTLS(t *testing.T, auth string) (*tested, *certstest.Authority) {
 	t.Helper()
 	ca := certstest.New(t)
-	pair := ca.Server()
-	server, err := certs.Open(certs.ServerFiles{
-		Cert: pair.Cert, Key: pair.Key, ClientCA: ca.File, ClientAuth: auth,
-	}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config := Config{TLS: &tlsconn.Config{TLS: server.Config("h2")}}
+	config := Config{TLS: &tlsconn.Config{TLS: ca.Open(auth).Config("h2")}}
 	return start(t, config, shared(capacity.Static, 10)), ca
 }
 

@@ -8,11 +8,12 @@ import (
 	"testing"
 
 	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/internal/certstest"
 )
 
 // A client that says behind other requests that it will send no more has left.
 func TestTLSHangUpBehindRequests(t *testing.T) {
-	for name, version := range versions {
+	for name, version := range certstest.Versions {
 		t.Run(name, func(t *testing.T) {
 			r := newTLSRig(t, Config{})
 			c := r.dialTLS(t, version)

@@ -28,15 +28,9 @@ type tlsRig struct {
 func newTLSRig(t *testing.T, config Config) *tlsRig {
 	t.Helper()
 	r := &tlsRig{ca: certstest.New(t)}
-	pair := r.ca.Server()
-	server, err := certs.Open(certs.ServerFiles{
-		Cert: pair.Cert, Key: pair.Key, ClientCA: r.ca.File, ClientAuth: certs.AuthOptional,
-	}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
 	config.TLS = &tlsconn.Config{
-		TLS: server.Config("http/1.1"), Failed: func(error) { r.failed.Add(1) },
+		TLS:    r.ca.Open(certs.AuthOptional).Config("http/1.1"),
+		Failed: func(error) { r.failed.Add(1) },
 	}
 	r.rig = newRig(t, config)
 	return r
@@ -45,26 +39,17 @@ func newTLSRig(t *testing.T, config Config) *tlsRig {
 // dialTLS returns a client in one version of TLS, 0 for the newest.
 func (r *tlsRig) dialTLS(t *testing.T, version uint16) *client {
 	t.Helper()
-	plain := r.dial(t)
-	config := r.ca.Client()
-	config.MaxVersion = version
-	conn := tls.Client(plain.Conn, config)
-	if err := conn.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	conn := r.ca.Handshake(r.dial(t).Conn, version)
 	return &client{conn, t, bufio.NewReader(conn)}
 }
 
 func (c *client) tls() *tls.Conn    { return c.Conn.(*tls.Conn) }
 func (c *client) tcp() *net.TCPConn { return c.tls().NetConn().(*net.TCPConn) }
 
-// versions are those that are spoken.
-var versions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
-
 // A request that waits is answered over TLS, and so are those that were sent behind it: in the same record,
 // in records of their own, and in pieces of one.
 func TestTLSParks(t *testing.T) {
-	for name, version := range versions {
+	for name, version := range certstest.Versions {
 		t.Run(name, func(t *testing.T) {
 			r := newTLSRig(t, Config{})
 			other := r.dialTLS(t, version)
@@ -98,7 +83,7 @@ func TestTLSParks(t *testing.T) {
 // However a client leaves, its request is taken out of line: also when all that it says is that it will send
 // no more.
 func TestTLSHangUp(t *testing.T) {
-	for name, version := range versions {
+	for name, version := range certstest.Versions {
 		for how, hangUp := range map[string]func(c *client) error{
 			"close":              func(c *client) error { return c.tls().Close() },
 			"notify":             func(c *client) error { return c.tls().CloseWrite() },

@@ -26,38 +26,23 @@ type tlsDoor struct {
 func openTLS(t *testing.T, config Config) *tlsDoor {
 	t.Helper()
 	ca := certstest.New(t)
-	pair := ca.Server()
-	server, err := certs.Open(certs.ServerFiles{
-		Cert: pair.Cert, Key: pair.Key, ClientCA: ca.File, ClientAuth: certs.AuthOptional,
-	}, time.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config.TLS = &tlsconn.Config{TLS: server.Config()}
+	config.TLS = &tlsconn.Config{TLS: ca.Open(certs.AuthOptional).Config()}
 	return &tlsDoor{open(t, config), ca}
 }
 
 // dialTLS connects in one version of TLS, 0 for the newest.
 func (d *tlsDoor) dialTLS(t *testing.T, version uint16, pairs ...certstest.Pair) *client {
 	t.Helper()
-	config := d.ca.Client(pairs...)
-	config.MaxVersion = version
-	conn := tls.Client(d.dial(t).Conn, config)
-	if err := conn.HandshakeContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	conn := d.ca.Handshake(d.dial(t).Conn, version, pairs...)
 	return &client{conn, t, bufio.NewReader(conn)}
 }
 
 func (c *client) tls() *tls.Conn    { return c.Conn.(*tls.Conn) }
 func (c *client) tcp() *net.TCPConn { return c.tls().NetConn().(*net.TCPConn) }
 
-// versions are those that are spoken.
-var versions = map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13}
-
 // Commands come in whatever records, and answers too: one by one, thousands at once, and in pieces.
 func TestTLSCommands(t *testing.T) {
-	for name, version := range versions {
+	for name, version := range certstest.Versions {
 		t.Run(name, func(t *testing.T) {
 			d := openTLS(t, Config{})
 			c := d.dialTLS(t, version)
@@ -90,7 +75,7 @@ func TestTLSCommands(t *testing.T) {
 
 // However a client leaves, its command is taken out of line.
 func TestTLSHangUp(t *testing.T) {
-	for name, version := range versions {
+	for name, version := range certstest.Versions {
 		for how, hangUp := range map[string]func(c *client) error{
 			"close":  func(c *client) error { return c.tls().Close() },
 			"notify": func(c *client) error { return c.tls().CloseWrite() },
