@@ -12,7 +12,6 @@ package topk
 import (
 	"cmp"
 	"math"
-	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -35,9 +34,8 @@ type Sketch[K comparable] struct {
 	most     int
 	counters map[K]*counter[K]
 	heap     []*counter[K] // the smallest first
-	total    float64
-	start    time.Time // a count at this time weighs 1, later ones more
-	weight   float64   // of a count in the present second
+	start    time.Time     // a count at this time weighs 1, later ones more
+	weight   float64       // of a count in the present second
 	second   int64
 	sampled  int // in the present second
 }
@@ -114,13 +112,11 @@ func (s *Sketch[K]) setWeight(at time.Time) {
 		c.count /= s.weight
 		c.excess /= s.weight
 	}
-	s.total /= s.weight
 	s.start, s.weight = at, 1
 }
 
 // add counts a key with a weight.
 func (s *Sketch[K]) add(key K, weight float64) {
-	s.total += weight
 	c := s.counters[key]
 	switch {
 	case c != nil:
@@ -198,13 +194,6 @@ func (s *Sketch[K]) Top(k int, at time.Time) []Entry[K] {
 	return all[:min(max(k, 0), len(all))]
 }
 
-// Total returns how much was counted of all keys together, as it is at an instant.
-func (s *Sketch[K]) Total(at time.Time) float64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.total * s.fade(at)
-}
-
 // fade returns what a count of the start is worth at an instant.
 func (s *Sketch[K]) fade(at time.Time) float64 {
 	if s.start.IsZero() {
@@ -212,6 +201,3 @@ func (s *Sketch[K]) fade(at time.Time) float64 {
 	}
 	return math.Exp2(-max(0, float64(at.Sub(s.start))) / float64(HalfLife))
 }
-
-// Sampling returns of how many counts one is looked at, at present.
-func (s *Sketch[K]) Sampling() int { return 1 << min(s.shift.Load(), bits.UintSize-2) }
