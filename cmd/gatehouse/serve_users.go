@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os"
@@ -148,28 +149,13 @@ func (proc *serverProcess) newUsers(
 func (proc *serverProcess) followUsers(
 	ctx context.Context, source usersSource, users *access.Users, again <-chan os.Signal,
 ) error {
-	var last filewatch.LastReading
-	report := func(policy *access.Policy, err error, asked bool) {
-		changed := false
-		if err == nil {
-			changed = users.SetPolicy(policy)
-		} else {
-			users.SetStale()
-		}
-		switch {
-		case !last.IsNews(asked, changed, err):
-		case err != nil:
-			proc.log.Error("the new users cannot be used; those before stay in force", "error", err)
-		default:
-			proc.log.Info("the users are in force", "file", policy.Path, "users", policy.Len())
-		}
-	}
+	reload := usersReload{users: users, log: proc.log}
 	if isEtcdAddress(source.address) {
 		etcdkey.Watch(ctx, etcdkey.KeyWatch{
 			Address: source.address, After: source.read, Again: again,
 			Report: func(r etcdkey.Reading, asked bool) {
 				policy, err := parseReading(r)
-				report(policy, err, asked)
+				reload.apply(policy, err, asked)
 			},
 		})
 		return nil
@@ -178,12 +164,36 @@ func (proc *serverProcess) followUsers(
 		Paths: []string{source.address}, Again: again,
 		Read: func(asked bool) {
 			policy, err := readUsersFile(source.address)
-			report(policy, err, asked)
+			reload.apply(policy, err, asked)
 		},
 		Unwatched: func(err error) {
 			proc.log.Warn("changes of the users will go unnoticed until SIGHUP", "error", err)
 		},
 	})
+}
+
+// A usersReload puts users in force that were read again.
+type usersReload struct {
+	users *access.Users
+	log   *slog.Logger
+	last  filewatch.LastReading
+}
+
+// apply puts a policy in force, unless there is an error instead: then the users stay as they are.
+func (r *usersReload) apply(policy *access.Policy, err error, asked bool) {
+	changed := false
+	if err == nil {
+		changed = r.users.SetPolicy(policy)
+	} else {
+		r.users.SetStale()
+	}
+	switch {
+	case !r.last.IsNews(asked, changed, err):
+	case err != nil:
+		r.log.Error("the new users cannot be used; those before stay in force", "error", err)
+	default:
+		r.log.Info("the users are in force", "file", policy.Path, "users", policy.Len())
+	}
 }
 
 // readPolicy reads the file of users. Those in etcd are read as the server starts, as a plan does not
