@@ -29,6 +29,7 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 	o.removeDirty(r)
 	o.removeID(r)
 	r.wait.request = nil
+	r.Command.MaxWait = r.wait.maxWait // which the last look goes without
 	if r.wait.end != nil {
 		r.wait.end.Stop()
 	}

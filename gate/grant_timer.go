@@ -15,6 +15,7 @@ import (
 type grantWait struct {
 	gate    *Gate
 	request *GrantRequest // nil once it is out of the lines; guarded by the lock of the grantOrder
+	maxWait time.Duration // of the command as it came
 	end     *time.Timer   // ends the wait; nil when it has no end
 	due     time.Duration // how long after the last look the timer fires
 	look    *time.Timer   // fires when time may have changed something; nil until needed

@@ -34,7 +34,7 @@ func (r *GrantRequest) enterLines(looking bool) {
 		n-- // its record has no line
 	}
 	r.late = true
-	r.wait = &grantWait{gate: g, request: r}
+	r.wait = &grantWait{gate: g, request: r, maxWait: r.Command.MaxWait}
 	r.places = slices.Grow(r.places[:0], n)[:n]
 	for i := range r.places {
 		r.places[i] = grantPlace{

@@ -157,6 +157,7 @@ func (l *line) removeTicket(t *Request) {
 	delete(l.bumps, t.number)
 	if t.timeout != nil {
 		t.timeout.timer.Stop()
+		t.Command.MaxWait = t.timeout.maxWait // which the last offer goes without
 		t.timeout.request, t.timeout = nil, nil
 	}
 	if t.waits {

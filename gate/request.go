@@ -199,6 +199,7 @@ type timeout struct {
 	line    *line
 	request *Request // nil once it is out of the line; guarded by the line's lock
 	timer   *time.Timer
+	maxWait time.Duration // of the command as it came
 }
 
 // startTimeout has a request that waits in line looked at for the last time after its MaxWait. It is called
@@ -207,7 +208,7 @@ func (l *line) startTimeout(r *Request) {
 	if !r.waits || r.Command.MaxWait <= 0 {
 		return
 	}
-	t := &timeout{line: l, request: r}
+	t := &timeout{line: l, request: r, maxWait: r.Command.MaxWait}
 	t.timer = time.AfterFunc(r.Command.MaxWait, t.onTimeout)
 	r.timeout = t
 }

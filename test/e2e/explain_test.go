@@ -14,7 +14,7 @@ import (
 // explained is what GET /v1/decisions/<id> answers.
 type explained struct {
 	ID, Kind, Name, Op, Detail, Binding, Asked, Owner string
-	Limit, Remaining, Waited                          int64
+	Limit, Remaining, Waited, MaxWait                 int64
 	Passes                                            *time.Time
 	Waiting                                           int
 	Holders                                           []struct{ Owner string }
@@ -55,7 +55,8 @@ func TestExplain(t *testing.T) {
 	id := s.refusal(t, "GET semaphore/db/acquire?size=2&key=other&maxwait=40&owner=bob")
 	e := s.explain(t, id)
 	if e.Kind != "semaphore" || e.Name != "db" || e.Op != "acquire" || e.Binding != "semaphore/db" ||
-		e.Asked != "2" || e.Limit != 2 || e.Remaining != 0 || e.Waited < 30 || e.Passes == nil ||
+		e.Asked != "2" || e.Limit != 2 || e.Remaining != 0 || e.Waited < 30 || e.MaxWait != 40 ||
+		e.Passes == nil ||
 		e.Owner != "bob" || len(e.Holders) != 1 || e.Holders[0].Owner != "train-a" {
 		t.Errorf("the refusal of a slot is explained by %+v", e)
 	}
@@ -87,8 +88,9 @@ func TestExplain(t *testing.T) {
 	// With parents the level that refused is named.
 	const withParent = "GET gcra/user/acquire?size=5&interval=60000&parents=gcra/team:1/1m"
 	s.wants(t, withParent, 204, "")
-	e = s.explain(t, s.refusal(t, withParent+"&maxwait=0"))
-	if e.Name != "user" || e.Binding != "gcra/team" || len(e.Want) != 2 || e.Want[0].Outcome != "granted" {
+	e = s.explain(t, s.refusal(t, withParent+"&maxwait=40"))
+	if e.Name != "user" || e.Waited < 30 || e.MaxWait != 40 ||
+		e.Binding != "gcra/team" || len(e.Want) != 2 || e.Want[0].Outcome != "granted" {
 		t.Errorf("the refusal by a parent is explained by %+v", e)
 	}
 
@@ -109,8 +111,8 @@ func (s *server) wantExplainedOverRESP(t *testing.T, redis *redisConn) {
 	t.Helper()
 	s.wants(t, "GET lock/held/acquire?key=secret&owner=ann&host=h1&expires=60000", 200, "secret")
 	id := s.refusal(t, "GET lock/held/acquire?key=x&owner=bob&host=h2&purpose=tests&maxwait=30")
-	redis.want("GH.EXPLAIN "+id, "[id "+id+" … owner bob … maxdelay 0 passes …Z windows [] want [] "+
-		"host h2 purpose tests request  holders [[id h… owner ann host h1 …]] users []]")
+	redis.want("GH.EXPLAIN "+id, "[id "+id+" … owner bob … maxwait 30 maxdelay 0 passes …Z windows [] "+
+		"want [] host h2 purpose tests request  holders [[id h… owner ann host h1 …]] users []]")
 	s.wants(t, "GET lock/held/release?key=secret", 204, "")
 	redis.want("GH.EXPLAIN "+id, "[id "+id+" … holders [] users []]")
 
