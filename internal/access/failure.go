@@ -19,6 +19,8 @@ func reasonOf(err error) string {
 		return "forbidden"
 	case err.Error() == wrongToken, err.Error() == wrongCert:
 		return "wrong"
+	case err.Error() == plainToken:
+		return "plain"
 	}
 	return "missing"
 }

@@ -135,8 +135,8 @@ type From struct {
 // are neither from this machine nor from these proxies. It is called before the users are used.
 func (u *Users) RefusePlain(proxies []netip.Prefix) { u.proxies, u.refusePlain = proxies, true }
 
-// isReadable reports whether others can read what comes from there.
-func (u *Users) isReadable(from From) bool {
+// IsReadable reports whether others can read what comes from there, so that all tokens are refused.
+func (u *Users) IsReadable(from From) bool {
 	address := from.Address.Unmap()
 	return u.refusePlain && !from.Secure && address.IsValid() && !address.IsLoopback() &&
 		!slices.ContainsFunc(u.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
@@ -145,7 +145,7 @@ func (u *Users) isReadable(from From) bool {
 // LogIn returns the login of a client that gave a token, and the user it stands for. claimed is the user that
 // the client says it is, "" if it does not say.
 func (u *Users) LogIn(token []byte, claimed string, from From) (*Login, *User, error) {
-	if u.isReadable(from) {
+	if u.IsReadable(from) {
 		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, plainToken)
 	}
 	// A file that was made with an empty variable has the hash of nothing.

@@ -185,10 +185,16 @@ func (s *session) readLogin(name string, token []byte) *sessionLogin {
 	if name == "default" {
 		name = ""
 	}
-	login, _, err := s.server.config.Users.LogIn(token, name, s.source())
+	users, from := s.server.config.Users, s.source()
+	login, _, err := users.LogIn(token, name, from)
 	if err != nil {
-		s.server.config.Users.CountFailure(telemetry.RESP, err, s.client.Addr(), nil)
-		s.answerError("WRONGPASS", wrongPassText)
+		users.CountFailure(telemetry.RESP, err, s.client.Addr(), nil)
+		text := wrongPassText
+		// Of any token that comes so, right or wrong, the client is told that it needs TLS.
+		if users.IsReadable(from) {
+			text += " " + err.Error()
+		}
+		s.answerError("WRONGPASS", text)
 		return nil
 	}
 	return &sessionLogin{login: login, proved: true}
