@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -140,7 +141,7 @@ func (s *tenantServer) wantOwnFrames(t *testing.T) map[string]chan string {
 }
 
 // openActivity begins a stream of activity, which ends with the test.
-func (s *server) openActivity(t *testing.T, token string) *http.Response {
+func (s *server) openActivity(t *testing.T, token string) (events io.Reader, header http.Header) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
@@ -158,13 +159,13 @@ func (s *server) openActivity(t *testing.T, token string) *http.Response {
 	if response.StatusCode != http.StatusOK {
 		t.Fatalf("a stream was answered %s, want 200", response.Status)
 	}
-	return response
+	return response.Body, response.Header
 }
 
 // follow returns the events of a stream of activity, and closes the channel when it ends.
 func (s *server) follow(t *testing.T, token string) chan string {
 	t.Helper()
-	body := s.openActivity(t, token).Body
+	body, _ := s.openActivity(t, token)
 	events := make(chan string, 100)
 	go func() {
 		defer close(events)

@@ -100,8 +100,8 @@ type rawStream struct {
 // followRaw begins a stream, whose header fields are the first that it has seen.
 func (s *tenantServer) followRaw(t *testing.T, token string) *rawStream {
 	t.Helper()
-	response := s.openActivity(t, token)
-	stream := &rawStream{body: response.Body, seen: fmt.Sprint(response.Header)}
+	body, header := s.openActivity(t, token)
+	stream := &rawStream{body: body, seen: fmt.Sprint(header)}
 	_, id, _ := strings.Cut(stream.next(t), `"viewer":"`)
 	stream.viewer, _, _ = strings.Cut(id, `"`)
 	return stream

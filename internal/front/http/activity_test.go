@@ -166,6 +166,7 @@ func TestActivityStreamsOfOneUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, _ := io.ReadAll(resp.Body)
+	_ = resp.Body.Close()
 	const want = "user ci has 25 streams of activity, which is the most of one user; close one"
 	if resp.StatusCode != http.StatusTooManyRequests || !strings.Contains(string(text), want) {
 		t.Errorf("a stream too many of one user = %d %s, want 429 and %q", resp.StatusCode, text, want)
