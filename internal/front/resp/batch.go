@@ -14,6 +14,8 @@ import (
 type rateBatch struct {
 	waiter
 	key       gatehouse.Key
+	wanted    rateRequest // by the last command, which passed Check; the zero value if that did not
+	version   uint64      // counts the changes of key and wanted
 	calls     [gate.MaxTogether]*rateCall
 	n         int             // of calls that are in use
 	submitted []*gate.Request // of these
@@ -24,9 +26,10 @@ type rateBatch struct {
 // A rateCall is one command for a rate.
 type rateCall struct {
 	gate.Request
-	pass access.Pass
-	rate rateRequest
-	room gatehouse.Decision
+	pass    access.Pass
+	wanted  rateRequest
+	room    gatehouse.Decision
+	version uint64 // of the batch when the call was filled in; 0 if it is to be filled in again
 }
 
 func newRateBatch() *rateBatch {
@@ -40,8 +43,17 @@ func newRateBatch() *rateBatch {
 type rateRequest struct {
 	rate     throttleRate
 	quantity int64 // 0 only looks, and below 0 gives back
-	answer   func(*replyWriter, rateResult)
+	form     rateForm
 }
+
+// A rateForm is the form in which a command for a rate is answered.
+type rateForm uint8
+
+const (
+	cellForm rateForm = iota // CL.THROTTLE
+	crabForm                 // THROTTLE
+	gcraForm                 // GCRA
+)
 
 // A rateResult is what was decided about a rate.
 type rateResult struct {
@@ -63,24 +75,80 @@ func (b *rateBatch) acceptsCommand(s *session, args [][]byte) bool {
 	return s.account() == nil || s.user() == b.calls[0].pass.User()
 }
 
+// limitAgain adds the last command to the batch again. It reports false if that has to go its whole way.
+func (s *session) limitAgain() bool {
+	b := s.loop.batch
+	if b.n == 0 || b.n == len(b.calls) || s.loop.rated == nil || s.account() != nil {
+		return false
+	}
+	b.nextCall()
+	b.n++
+	return true
+}
+
 // limitRate adds a command for a key's rate to the batch, which decideBatch answers. runCommand has called
 // that already when the batch does not accept this command.
-func (s *session) limitRate(name []byte, a rateRequest) {
+func (s *session) limitRate(name []byte, a *rateRequest) {
 	l, b := s.loop, s.loop.batch
-	other := b.key.Name != string(name) || b.key.Kind == 0 // a new batch has no key yet
-	if other {
+	// A pipeline mostly repeats one rate of one key, which needs one check.
+	changed := b.key.Name != string(name) || b.wanted != *a
+	if changed {
 		b.key = gatehouse.Key{Kind: gatehouse.GCRA, Name: l.names.internName(name)}
+		b.wanted = *a
+		b.version++
 	}
-	// The calls of the loop are used again and again. Only these fields differ between commands for a rate,
-	// so the others are never written.
+	call := b.nextCall()
+	if changed {
+		if err := call.Command.Check(b.key); err != nil {
+			s.refuseRate(b, call, err)
+			l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
+			return
+		}
+	}
+	if s.account() != nil {
+		var err error
+		call.pass, err = s.user().Enter(&call.Key, &call.Command)
+		call.pass.Address, call.pass.Protocol = s.client.Addr(), telemetry.RESP
+		call.version = 0 // key and command are those of this user
+		if err != nil {
+			s.refuseRate(b, call, err)
+			s.answerRefused(err)
+			return
+		}
+	}
+	l.rated = l.latest
+	b.n++
+}
+
+// refuseRate leaves out of the batch a call with an error, which is to be answered next.
+func (s *session) refuseRate(b *rateBatch, call *rateCall, err error) {
+	b.wanted = rateRequest{}
+	// The commands before this one are answered first: answers keep the order of commands.
+	s.decideBatch()
+	s.countAnswer(b.key, call.Command.Op, nil, err)
+}
+
+// nextCall returns the next call of the batch, filled in.
+func (b *rateBatch) nextCall() *rateCall {
 	call := b.calls[b.n]
 	if call == nil {
 		call = new(rateCall)
 		call.Checked = true
 		b.calls[b.n] = call
 	}
-	cmd := &call.Command
-	call.Key, call.rate = b.key, a
+	// The calls of the loop are used again and again, and mostly for the same.
+	if call.version != b.version {
+		call.version = b.version
+		call.fillCall(b.key, &b.wanted)
+	}
+	return call
+}
+
+// fillCall makes the call one for a rate of a key. Only these fields differ between commands for a rate, so
+// the others are never written.
+func (c *rateCall) fillCall(key gatehouse.Key, a *rateRequest) {
+	c.Key, c.wanted = key, *a
+	cmd := &c.Command
 	cmd.KeepLimit, cmd.NeedLimit, cmd.TellResize, cmd.Origin = false, false, false, nil
 	cmd.Op, cmd.Cost = gatehouse.OpAcquire, a.quantity
 	cmd.Size, cmd.Interval, cmd.Burst = a.rate.count, a.rate.period, a.rate.burst
@@ -92,31 +160,6 @@ func (s *session) limitRate(name []byte, a rateRequest) {
 	case a.quantity == 0 || a.exceedsBurst():
 		cmd.Op, cmd.Cost = gatehouse.OpPeek, 0
 	}
-	// A pipeline mostly repeats one rate, which needs one check.
-	if other || a.rate != l.rate.rate || a.quantity != l.rate.quantity {
-		if err := cmd.Check(b.key); err != nil {
-			// The commands before this one are answered first: answers keep the order of commands.
-			s.decideBatch()
-			l.rate = rateRequest{}
-			s.countAnswer(b.key, cmd.Op, nil, err)
-			l.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
-			return
-		}
-	}
-	if s.account() != nil {
-		var err error
-		call.pass, err = s.user().Enter(&call.Key, cmd)
-		call.pass.Address, call.pass.Protocol = s.client.Addr(), telemetry.RESP
-		if err != nil {
-			l.rate = rateRequest{}
-			s.decideBatch()
-			s.countAnswer(b.key, cmd.Op, nil, err)
-			s.answerRefused(err)
-			return
-		}
-	}
-	l.rate, l.rated = a, l.latest
-	b.n++
 }
 
 // decideBatch answers what was asked and not answered yet.
@@ -144,6 +187,7 @@ func (s *session) decideBatch() {
 	}
 	// It is under way, so that the loop needs another one.
 	s.loop.batch = newRateBatch()
+	s.loop.batch.key, s.loop.batch.wanted, s.loop.batch.version = b.key, b.wanted, b.version
 	s.putOff(&b.waiter)
 }
 
@@ -163,26 +207,27 @@ func (s *session) answerBatch(b *rateBatch) {
 		case d.Outcome > gatehouse.Granted && d.Outcome != gatehouse.Missing:
 			s.answerFailure(b.key, d)
 		default:
-			call.rate.answer(&s.loop.reply, call.rate.resultOf(d))
+			call.wanted.fillResult(&s.loop.result, d)
+			s.loop.reply.writeRate(call.wanted.form, &s.loop.result)
 		}
 	}
 }
 
-// resultOf is what a decision means in the words of a rate.
-func (a *rateRequest) resultOf(d *gatehouse.Decision) rateResult {
-	limit := a.rate.burst + 1
+// fillResult sets what a decision means in the words of a rate.
+func (a *rateRequest) fillResult(v *rateResult, d *gatehouse.Decision) {
+	v.limited, v.limit, v.retry = false, a.rate.burst+1, gatehouse.Forever
 	if d.Outcome == gatehouse.Missing { // there is nothing to give back to
-		return rateResult{limit: limit, remaining: limit, retry: gatehouse.Forever}
+		v.remaining, v.reset = v.limit, 0
+		return
 	}
-	v := rateResult{
-		limited: a.exceedsBurst() || d.Outcome == gatehouse.Refused,
-		limit:   limit, retry: gatehouse.Forever, reset: d.ResetAfter,
-		remaining: min(limit, d.Remaining), // what is given back knows only the rate before
+	v.remaining = min(v.limit, d.Remaining) // what is given back knows only the rate before
+	v.reset = d.ResetAfter
+	switch {
+	case a.exceedsBurst():
+		v.limited = true
+	case d.Outcome == gatehouse.Refused:
+		v.limited, v.retry = true, d.RetryAfter
 	}
-	if d.Outcome == gatehouse.Refused && !a.exceedsBurst() {
-		v.retry = d.RetryAfter
-	}
-	return v
 }
 
 // answerError answers the batch, and then an error.

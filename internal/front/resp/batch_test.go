@@ -2,8 +2,9 @@ package resp
 
 import (
 	"bytes"
-	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/gatehousehq/gatehouse/gate"
@@ -49,9 +50,17 @@ func TestPipelineIsOneAfterTheOther(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // a test's
 		var apart [][]byte
-		for range 60 {
-			apart = append(apart, fmt.Appendf(nil, "%s\r\n", words[random.IntN(len(words))]))
+		for len(apart) < 60 {
+			line := words[random.IntN(len(words))]
+			one := []byte(line + "\r\n")
+			if random.IntN(2) == 0 { // as clients write it
+				one = []byte(wire(strings.Fields(line)...))
+			}
+			// The same again and again needs no reading, and fills more than one batch.
+			times := 1 + random.IntN(4)/3*random.IntN(2*gate.MaxTogether)
+			apart = append(apart, slices.Repeat([][]byte{one}, times)...)
 		}
+		apart = apart[:60] // so many fit into one share
 		got, want := answers(bytes.Join(apart, nil)), answers(apart...)
 		if got != want {
 			t.Fatalf("seed %d: the pipeline\n%s\nis answered\n%q\nwant\n%q",

@@ -87,6 +87,9 @@ func (c *command) decides() bool {
 // no time for it now.
 func (s *session) runCommand(args [][]byte) bool {
 	l := s.loop
+	if l.parser.again && s.waiting == nil && s.limitAgain() {
+		return true
+	}
 	// Pipelines mostly repeat one command, which is looked up once. Unknown names are remembered, too.
 	if !bytes.Equal(args[0], l.latestName) {
 		l.latest = findCommand(s.server.commands, args[0])
@@ -110,7 +113,8 @@ func (s *session) runCommand(args [][]byte) bool {
 	case c != nil && s.account() != nil && s.refuses(c):
 	// The same command for a rate again, perhaps for another key.
 	case rated != nil && rated == c && l.parser.repeated:
-		s.limitRate(args[1], l.rate)
+		wanted := l.batch.wanted
+		s.limitRate(args[1], &wanted)
 	case c == nil:
 		s.answerUnknown(args)
 	case !c.acceptsArity(args):

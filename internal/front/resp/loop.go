@@ -28,6 +28,7 @@ type loop struct {
 	// What would have to be made again for each command otherwise.
 	params params.Values
 	batch  *rateBatch
+	result rateResult       // of the command that is being answered
 	calls  []*nativeCall    // that are not under way
 	alone  [1]*gate.Request // a request as Submit takes it
 
@@ -38,8 +39,7 @@ type loop struct {
 	latest     *command
 	latestName []byte
 
-	rate  rateRequest // which passed Check last
-	rated *command    // the command for it, if that was the last of all; nil otherwise
+	rated *command // the last command if it is in the batch or was, nil otherwise
 }
 
 // A revocableDecision is something held whose answer is not written yet.

@@ -36,20 +36,27 @@ type parser struct {
 	args  [][]byte
 	words []byte // of a line, without their quotes
 
-	// tail is what stood behind the second argument of the last command, in the same data; nil if there was
-	// nothing. repeated says that the last but one had the same there, as most have in a pipeline.
-	tail     []byte
-	repeated bool
+	// last is the last command as it came, in the same data, and rest where its third argument begins, or
+	// would. again says that it is the same as the command before it, and repeated that it has the same from
+	// the third argument on, as most have in a pipeline.
+	last            []byte
+	rest            int
+	again, repeated bool
 }
 
 // beginData makes ready for data that the last command is no part of.
-func (p *parser) beginData() { p.tail = nil }
+func (p *parser) beginData() { p.last, p.rest = nil, 0 }
 
 // nextCommand takes the first command off data. n is its length, and 0 while it is not complete. A command
 // without arguments is nothing to answer.
 func (p *parser) nextCommand(data []byte) (n int, err error) {
-	before, tail := len(p.args), p.tail
-	p.args, p.tail, p.repeated = p.args[:0], nil, false
+	p.again = len(p.last) > 0 && bytes.HasPrefix(data, p.last)
+	if p.again {
+		p.repeated = true
+		return len(p.last), nil // args lie in the command before still
+	}
+	before, tail := len(p.args), p.last[p.rest:]
+	p.args, p.last, p.rest, p.repeated = p.args[:0], nil, 0, false
 	if len(data) == 0 {
 		return 0, nil
 	}
@@ -120,9 +127,10 @@ func (p *parser) readArray(data, tail []byte, before int) (n int, err error) {
 		p.args = append(p.args, data[start:end:end])
 		at = end + 2
 	}
-	if third > 0 {
-		p.tail = data[third:at]
+	if third == 0 {
+		third = at
 	}
+	p.last, p.rest = data[:at], third
 	return at, nil
 }
 

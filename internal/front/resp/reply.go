@@ -48,20 +48,27 @@ func (r *replyWriter) writeErrorText(text string) {
 }
 
 // writeHeader is a line of a type and a number.
-func (r *replyWriter) writeHeader(kind byte, n int64) {
+func (r *replyWriter) writeHeader(kind byte, n int64) { r.out = appendLine(r.out, kind, n) }
+
+// appendLine appends a line of a type and a number.
+func appendLine(out []byte, kind byte, n int64) []byte {
 	if n >= 0 && n < 10 {
-		r.out = append(r.out, kind, byte('0'+n), '\r', '\n')
-		return
+		return append(out, kind, byte('0'+n), '\r', '\n')
 	}
-	r.out = append(digits.AppendInteger(append(r.out, kind), n), '\r', '\n')
+	if n == -1 { // a time that is not known
+		return append(out, kind, '-', '1', '\r', '\n')
+	}
+	return append(digits.AppendInteger(append(out, kind), n), '\r', '\n')
 }
 
 func (r *replyWriter) writeInteger(n int64) { r.writeHeader(':', n) }
 
 func (r *replyWriter) writeIntegers(numbers ...int64) {
+	out := r.out
 	for _, n := range numbers {
-		r.writeInteger(n)
+		out = appendLine(out, ':', n)
 	}
+	r.out = out
 }
 
 // writeArray begins an answer of n parts.

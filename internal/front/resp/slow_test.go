@@ -172,8 +172,12 @@ func TestPipelineAtASlowStore(t *testing.T) {
 			if strings.Contains(word, "%") {
 				word = fmt.Sprintf(word, "far"+place)
 			}
-			far.WriteString(word + lineEnd)
-			near.WriteString(strings.ReplaceAll(word, "far", "sea") + lineEnd)
+			word += lineEnd
+			if random.IntN(2) == 0 { // as clients write it, and again and again
+				word = strings.Repeat(wire(strings.Fields(word)...), 1+random.IntN(8)/7*random.IntN(40))
+			}
+			far.WriteString(word)
+			near.WriteString(strings.ReplaceAll(word, "far", "sea"))
 		}
 		want := say(t, memory.New(memory.Config{Now: new(stillClock).now}), near.String())
 		got := strings.ReplaceAll(say(t, newFar(), far.String()), "far", "sea")

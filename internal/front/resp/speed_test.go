@@ -36,8 +36,10 @@ func newPiped(p *pipe) *session {
 func BenchmarkCommands(b *testing.B) {
 	const pipeline = 16
 	for name, line := range map[string]string{
-		"CL.THROTTLE": "*5\r\n$11\r\nCL.THROTTLE\r\n$6\r\nuser:1\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n",
-		"PING":        "*1\r\n$4\r\nPING\r\n",
+		"granted": "*5\r\n$11\r\nCL.THROTTLE\r\n$5\r\nbench\r\n$9\r\n999999999\r\n$7\r\n1000000\r\n" +
+			"$1\r\n1\r\n",
+		"refused": "*5\r\n$11\r\nCL.THROTTLE\r\n$6\r\nuser:1\r\n$2\r\n15\r\n$2\r\n30\r\n$2\r\n60\r\n",
+		"PING":    "*1\r\n$4\r\nPING\r\n",
 		"GH.ACQUIRE": "*8\r\n$10\r\nGH.ACQUIRE\r\n$11\r\ngcra/user:1\r\n$4\r\nSIZE\r\n$2\r\n30\r\n" +
 			"$8\r\nINTERVAL\r\n$5\r\n60000\r\n$7\r\nMAXWAIT\r\n$1\r\n0\r\n",
 	} {

@@ -87,13 +87,25 @@ func (s *session) cellThrottle(args [][]byte) {
 		s.answerBareError("Zero rates are not supported")
 		return
 	}
-	s.limitRate(args[1], rateRequest{r, numbers[3], writeCellResult})
+	s.limitRate(args[1], &rateRequest{r, numbers[3], cellForm})
 }
 
-func writeCellResult(a *replyWriter, v rateResult) {
-	a.writeArray(5)
-	a.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining)
-	a.writeIntegers(cellSeconds(v.retry), cellSeconds(v.reset))
+// writeRate answers a command for a rate.
+func (r *replyWriter) writeRate(form rateForm, v *rateResult) {
+	switch form {
+	case cellForm:
+		r.writeCellResult(v)
+	case crabForm:
+		r.writeCrabResult(v)
+	case gcraForm:
+		r.writeGCRAResult(v)
+	}
+}
+
+func (r *replyWriter) writeCellResult(v *rateResult) {
+	r.writeArray(5)
+	r.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining,
+		cellSeconds(v.retry), cellSeconds(v.reset))
 }
 
 // cellSeconds are the seconds of redis-cell: cut off, and one more if there is a millisecond left.
@@ -129,19 +141,19 @@ func (s *session) crabThrottle(args [][]byte) {
 		return
 	}
 	r := throttleRate{most - 1, times, secondsDuration(period)} // all that passes at once includes the first
-	s.limitRate(args[1], rateRequest{r, quantity, writeCrabResult})
+	s.limitRate(args[1], &rateRequest{r, quantity, crabForm})
 }
 
-func writeCrabResult(a *replyWriter, v rateResult) {
-	a.writeArray(5)
-	a.writeIntegers(int64(boolToInt(!v.limited)), v.limit, v.remaining, int64(v.reset/time.Second))
+func (r *replyWriter) writeCrabResult(v *rateResult) {
+	r.writeArray(5)
+	r.writeIntegers(int64(boolToInt(!v.limited)), v.limit, v.remaining, int64(v.reset/time.Second))
 	switch {
 	case !v.limited:
-		a.writeInteger(0)
+		r.writeInteger(0)
 	case v.retry == gatehouse.Forever: // throttlecrab has a time here, at which it would refuse again
-		a.writeInteger(-1)
+		r.writeInteger(-1)
 	default:
-		a.writeInteger(int64(v.retry / time.Second))
+		r.writeInteger(int64(v.retry / time.Second))
 	}
 }
 
@@ -183,18 +195,18 @@ func (s *session) gcraThrottle(args [][]byte) {
 	// 1e12 s are more than a Duration holds (292 years), and what such a conversion yields depends on the
 	// processor.
 	length := time.Duration(min(period, float64(math.MaxInt64/time.Second)) * float64(time.Second))
-	s.limitRate(args[1], rateRequest{throttleRate{burst, times, length}, quantity, writeGCRAResult})
+	s.limitRate(args[1], &rateRequest{throttleRate{burst, times, length}, quantity, gcraForm})
 }
 
-func writeGCRAResult(a *replyWriter, v rateResult) {
-	a.writeArray(5)
-	a.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining)
+func (r *replyWriter) writeGCRAResult(v *rateResult) {
+	r.writeArray(5)
+	r.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining)
 	if v.retry == gatehouse.Forever {
-		a.writeDouble(-1)
+		r.writeDouble(-1)
 	} else {
-		a.writeDouble(v.retry.Seconds())
+		r.writeDouble(v.retry.Seconds())
 	}
-	a.writeDouble(v.reset.Seconds())
+	r.writeDouble(v.reset.Seconds())
 }
 
 // readTokens reads [TOKENS count].
