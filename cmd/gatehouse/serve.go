@@ -179,12 +179,13 @@ func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) 
 func (proc *serverProcess) newRESPListener(
 	s *settings, metrics *prometheus.Registry, observer *decisions.Recorder,
 ) (*protocolListener, error) {
+	start := time.Now()
 	server, err := resp.New(resp.Config{
 		Gate: proc.gate, Log: proc.log, Metrics: metrics, Version: buildVersion(), Keep: s.keep,
 		Conns: s.maxConns, ConnsPerAddress: proc.connsPerAddress,
 		ReadTimeout: s.readTimeout, WriteTimeout: s.writeTimeout, Budget: proc.budget,
-		IdleTimeout: s.respIdleTimeout, Now: time.Now, Unaccepted: &proc.unaccepted,
-		Decisions: observer, Users: proc.users,
+		IdleTimeout: s.respIdleTimeout, Unaccepted: &proc.unaccepted, Decisions: observer, Users: proc.users,
+		Now: func() time.Duration { return time.Since(start) },
 		TLS: proc.tls.forProtocol(telemetry.RESP),
 	})
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"io"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
@@ -182,16 +183,25 @@ func (s *Server) newLoop() *loop {
 	return &loop{
 		batch:  newRateBatch(),
 		names:  nameCache{seed: maphash.MakeSeed()},
-		counts: answerCounts{metrics: s.metrics, shard: s.metrics.Shard()},
+		counts: answerCounts{now: s.now, shard: s.metrics.Shard()},
 	}
 }
 
-// beginSession makes ready for a connection. What one that broke off has left behind is dropped.
-func (l *loop) beginSession(s *session) {
+// now is the time by Config.Now, or by the clock of the metrics.
+func (s *Server) now() time.Duration {
+	if s.config.Now != nil {
+		return s.config.Now()
+	}
+	return s.metrics.Now()
+}
+
+// beginSession makes ready for a connection that the loop turns to now. What one that broke off has left
+// behind is dropped.
+func (l *loop) beginSession(s *session, now time.Duration) {
 	l.reply.out, l.reply.three, l.batch.n = l.reply.out[:0], s.three, 0
 	l.share = newShare(s.unreadBytes())
 	l.forgetUnwritten()
-	l.counts.beginRound()
+	l.counts.beginRound(now)
 }
 
 // nameCache remembers the names seen last, so that commands at the same ones share a string.

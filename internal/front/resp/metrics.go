@@ -25,12 +25,12 @@ func newMetrics(s *Server) *metrics {
 // together. Answers that are written together took equally long: the clock is read once for the commands
 // that arrived together, and once for their answers.
 type answerCounts struct {
-	metrics *metrics
-	shard   *telemetry.Shard
-	began   time.Duration // when the loop turned to the connection
-	since   time.Duration // when the command being answered began to be handled
-	runs    [maxRuns]answerRun
-	n       int
+	now   func() time.Duration
+	shard *telemetry.Shard
+	began time.Duration // when the loop turned to the connection
+	since time.Duration // when the command being answered began to be handled
+	runs  [maxRuns]answerRun
+	n     int
 }
 
 // maxRuns is more than a pipeline that acquires and releases in turns usually has.
@@ -44,11 +44,10 @@ type answerRun struct {
 	since   time.Duration
 }
 
-// beginRound notes that the loop turns to a connection.
-func (t *answerCounts) beginRound() {
+// beginRound notes that the loop turns to a connection now.
+func (t *answerCounts) beginRound(now time.Duration) {
 	t.flushCounts() // what a connection that broke off has left
-	t.began = t.metrics.Now()
-	t.since = t.began
+	t.began, t.since = now, now
 }
 
 // countAnswer notes one answer.
@@ -87,7 +86,7 @@ func (t *answerCounts) endResume() { t.since = t.began }
 // endWait notes that a command leaves the line because its client is gone.
 func (t *answerCounts) endWait(w *waiter) {
 	if since, put := w.since.sinceStart(); put && w.alone {
-		t.shard.Of(w.operation()).Waited(t.metrics.Now() - since)
+		t.shard.Of(w.operation()).Waited(t.now() - since)
 	}
 }
 
@@ -114,7 +113,7 @@ func (t *answerCounts) flushCounts() {
 	if t.n == 0 {
 		return
 	}
-	now := t.metrics.Now()
+	now := t.now()
 	for i := range t.runs[:t.n] {
 		r := &t.runs[i]
 		r.series.Count(r.outcome, r.count, now-r.since)

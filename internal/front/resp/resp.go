@@ -104,8 +104,9 @@ type Config struct {
 	// forever. One that waits for an answer is not idle.
 	IdleTimeout time.Duration
 
-	// Now is the clock by which connections share an event loop; nil shares by the number of commands alone.
-	Now func() time.Time
+	// Now is a clock that cannot go back, by which connections share an event loop and requests are timed;
+	// nil shares by the number of commands alone.
+	Now func() time.Duration
 }
 
 // The defaults of Config.

@@ -25,7 +25,7 @@ func newCostlyGate(cost time.Duration) *costlyGate {
 	return &costlyGate{Gate: gate.New(memory.New(memory.Config{}), gate.Config{}), cost: cost}
 }
 
-func (g *costlyGate) now() time.Time { return time.Unix(1, 0).Add(g.passed) }
+func (g *costlyGate) now() time.Duration { return time.Second + g.passed }
 
 // Submit implements Gate.
 func (g *costlyGate) Submit(requests ...*gate.Request) {

@@ -117,13 +117,13 @@ func (s *session) serveConnection() bool {
 		s.discardAllInput()
 		return !s.server.ending.Load()
 	}
-	l, now := s.loop, s.server.config.Now
+	l, now := s.loop, s.server.now()
 	s.joinInput()
-	l.beginSession(s)
+	l.beginSession(s, now)
 	l.round.beginShare(&l.share, now)
 	s.writePushes()
 	ok := s.answerCommands() && s.flushReplies()
-	back := l.round.endShare(&l.share, now)
+	back := l.round.endShare(&l.share, s.server.config.Now)
 	if !ok {
 		return false
 	}

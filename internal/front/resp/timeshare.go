@@ -36,12 +36,12 @@ const (
 // connections have something left.
 const wakePause = shareTime
 
-// The clock is read once for so much weight. A command for a rate is the cheapest there is, and 30 ns is a
-// tenth of it; any other decision can take 10,000 times as long, so that the clock is read after each.
+// The clock is read once for so much weight. A command for a rate is the cheapest there is, and a reading a
+// quarter of it; any other decision can take 10,000 times as long, so that the clock is read after each.
 const (
-	weighed        = 16
+	weighed        = 32
 	rateWeight     = 1
-	otherWeight    = 8 // of a command that asks for no decision
+	otherWeight    = 16 // of a command that asks for no decision
 	decisionWeight = weighed
 )
 
@@ -50,7 +50,7 @@ type timeShare struct {
 	others int           // commands that ask for no decision
 	time   time.Duration // from begun on
 	weight int           // since the clock was read
-	begun  time.Time
+	begun  time.Duration
 	late   bool // behind the round's time: decisions other than for a rate wait for a turn
 	over   bool
 }
@@ -65,7 +65,7 @@ func newShare(behind int) timeShare {
 }
 
 // spendCommand takes one command off the share.
-func (h *timeShare) spendCommand(c *command, now func() time.Time) {
+func (h *timeShare) spendCommand(c *command, now func() time.Duration) {
 	if c == nil || !c.keyed {
 		h.others--
 		h.over = h.over || h.others <= 0
@@ -82,7 +82,7 @@ func (h *timeShare) spendCommand(c *command, now func() time.Time) {
 		return
 	}
 	h.weight = 0
-	h.over = h.over || now().Sub(h.begun) >= h.time
+	h.over = h.over || now()-h.begun >= h.time
 }
 
 // putsOff reports whether a command has to wait for a turn of its connection. The share is over then.
@@ -95,16 +95,13 @@ func (h *timeShare) putsOff(c *command) bool {
 type roundBudget struct {
 	used time.Duration // of roundTime, since the loop was last known to have come back
 
-	lastBegan time.Time     // of the present lastPeriod
+	lastBegan time.Duration // of the present lastPeriod
 	lastUsed  time.Duration // in it, of lastShare
 }
 
 // beginShare starts a share, which is late when the round's time is used up.
-func (b *roundBudget) beginShare(h *timeShare, now func() time.Time) {
-	if now == nil {
-		return
-	}
-	h.begun = now()
+func (b *roundBudget) beginShare(h *timeShare, now time.Duration) {
+	h.begun = now
 	if b.used >= roundTime {
 		h.late, h.time = true, lateTime
 	}
@@ -112,22 +109,18 @@ func (b *roundBudget) beginShare(h *timeShare, now func() time.Time) {
 
 // endShare takes what a share took off the round's time. It reports whether the loop has to be asked to tell
 // when it comes back.
-func (b *roundBudget) endShare(h *timeShare, now func() time.Time) bool {
+func (b *roundBudget) endShare(h *timeShare, now func() time.Duration) bool {
 	if now == nil {
 		return false
 	}
-	b.used += now().Sub(h.begun)
+	b.used += now() - h.begun
 	return b.used >= shareTime
 }
 
 // beginLast returns the share of a session that sends no more, and false when there is none left.
-func (b *roundBudget) beginLast(now func() time.Time) (h timeShare, ok bool) {
-	h = timeShare{others: math.MaxInt, time: lastShare}
-	if now == nil {
-		return h, true
-	}
-	h.begun = now()
-	if h.begun.Sub(b.lastBegan) >= lastPeriod {
+func (b *roundBudget) beginLast(now time.Duration) (h timeShare, ok bool) {
+	h = timeShare{others: math.MaxInt, time: lastShare, begun: now}
+	if h.begun-b.lastBegan >= lastPeriod {
 		b.lastBegan, b.lastUsed = h.begun, 0
 	}
 	h.time -= b.lastUsed
@@ -135,9 +128,9 @@ func (b *roundBudget) beginLast(now func() time.Time) (h timeShare, ok bool) {
 }
 
 // endLast takes what the last share of a session took off that of all.
-func (b *roundBudget) endLast(h *timeShare, now func() time.Time) {
+func (b *roundBudget) endLast(h *timeShare, now func() time.Duration) {
 	if now != nil {
-		b.lastUsed += now().Sub(h.begun)
+		b.lastUsed += now() - h.begun
 	}
 }
 
@@ -216,16 +209,16 @@ func (s *session) serveRest() {
 	if s.last || s.waiting != nil || s.unreadBytes() == 0 {
 		return
 	}
-	l, now := s.loop, s.server.config.Now
+	l, now := s.loop, s.server.now()
 	share, ok := l.round.beginLast(now)
 	if !ok {
 		return // many hang up: what they have sent last is dropped
 	}
 	s.joinInput()
-	l.beginSession(s)
+	l.beginSession(s, now)
 	l.share = share
 	if s.answerCommands() {
 		s.flushReplies()
 	}
-	l.round.endLast(&l.share, now)
+	l.round.endLast(&l.share, s.server.config.Now)
 }

@@ -45,11 +45,12 @@ func (g *countingGate) Submit(requests ...*gate.Request) {
 // them. All that they asked for is there before the first share is over, so they are answered behind it.
 func TestShares(t *testing.T) {
 	var passed atomic.Int64
-	clock := func() time.Time { return time.Unix(0, passed.Add(int64(shareTime)/4)) } // at each reading
+	// A quarter of a share passes at each reading.
+	clock := func() time.Duration { return time.Duration(passed.Add(int64(shareTime) / 4)) }
 	peek := wire("GH.PEEK", "gcra/busy")
 	for _, c := range []struct {
 		fact, pipeline string
-		now            func() time.Time
+		now            func() time.Duration
 		most           int64 // decisions before all others are answered
 	}{
 		{"decisions of 125 µs each", strings.Repeat(peek, 600), clock, 100},

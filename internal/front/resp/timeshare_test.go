@@ -13,7 +13,8 @@ import (
 
 // A pipeline that is longer than any share is answered whole and in order, also by those who share a loop.
 func TestSharesLoseNothing(t *testing.T) {
-	d := open(t, Config{Now: time.Now})
+	start := time.Now()
+	d := open(t, Config{Now: func() time.Duration { return time.Since(start) }})
 	const each = 20_000
 	clients := make([]*client, 3*runtime.GOMAXPROCS(0))
 	for i := range clients {
