@@ -30,6 +30,7 @@ type rateCall struct {
 	wanted  rateRequest
 	room    gatehouse.Decision
 	version uint64 // of the batch when the call was filled in; 0 if it is to be filled in again
+	limit   []byte // the line of an answer that tells it
 }
 
 func newRateBatch() *rateBatch {
@@ -57,11 +58,14 @@ const (
 
 // A rateResult is what was decided about a rate.
 type rateResult struct {
-	limited          bool
-	limit, remaining int64
-	retry            time.Duration // Forever when it was not limited, and when it can never fit
-	reset            time.Duration
+	limited   bool
+	remaining int64
+	retry     time.Duration // Forever when it was not limited, and when it can never fit
+	reset     time.Duration
 }
+
+// limit is how many calls pass at once.
+func (a *rateRequest) limit() int64 { return a.rate.burst + 1 }
 
 // exceedsBurst reports whether the quantity can never be taken at once.
 func (a *rateRequest) exceedsBurst() bool { return a.quantity-1 > a.rate.burst }
@@ -148,6 +152,7 @@ func (b *rateBatch) nextCall() *rateCall {
 // the others are never written.
 func (c *rateCall) fillCall(key gatehouse.Key, a *rateRequest) {
 	c.Key, c.wanted = key, *a
+	c.limit = appendLine(c.limit[:0], ':', a.limit())
 	cmd := &c.Command
 	cmd.KeepLimit, cmd.NeedLimit, cmd.TellResize, cmd.Origin = false, false, false, nil
 	cmd.Op, cmd.Cost = gatehouse.OpAcquire, a.quantity
@@ -208,19 +213,19 @@ func (s *session) answerBatch(b *rateBatch) {
 			s.answerFailure(b.key, d)
 		default:
 			call.wanted.fillResult(&s.loop.result, d)
-			s.loop.reply.writeRate(call.wanted.form, &s.loop.result)
+			s.loop.reply.writeRate(call, &s.loop.result)
 		}
 	}
 }
 
 // fillResult sets what a decision means in the words of a rate.
 func (a *rateRequest) fillResult(v *rateResult, d *gatehouse.Decision) {
-	v.limited, v.limit, v.retry = false, a.rate.burst+1, gatehouse.Forever
+	v.limited, v.retry = false, gatehouse.Forever
 	if d.Outcome == gatehouse.Missing { // there is nothing to give back to
-		v.remaining, v.reset = v.limit, 0
+		v.remaining, v.reset = a.limit(), 0
 		return
 	}
-	v.remaining = min(v.limit, d.Remaining) // what is given back knows only the rate before
+	v.remaining = min(a.limit(), d.Remaining) // what is given back knows only the rate before
 	v.reset = d.ResetAfter
 	switch {
 	case a.exceedsBurst():

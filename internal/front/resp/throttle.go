@@ -90,22 +90,22 @@ func (s *session) cellThrottle(args [][]byte) {
 	s.limitRate(args[1], &rateRequest{r, numbers[3], cellForm})
 }
 
-// writeRate answers a command for a rate.
-func (r *replyWriter) writeRate(form rateForm, v *rateResult) {
-	switch form {
-	case cellForm:
-		r.writeCellResult(v)
-	case crabForm:
-		r.writeCrabResult(v)
-	case gcraForm:
-		r.writeGCRAResult(v)
+// writeRate answers a command for a rate. All forms begin alike, with whether it is limited or allowed, the
+// limit, and what remains; two times follow.
+func (r *replyWriter) writeRate(call *rateCall, v *rateResult) {
+	head := "*5\r\n:0\r\n"
+	if v.limited != (call.wanted.form == crabForm) {
+		head = "*5\r\n:1\r\n"
 	}
-}
-
-func (r *replyWriter) writeCellResult(v *rateResult) {
-	r.writeArray(5)
-	r.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining,
-		cellSeconds(v.retry), cellSeconds(v.reset))
+	r.out = appendLine(append(append(r.out, head...), call.limit...), ':', v.remaining)
+	switch call.wanted.form {
+	case cellForm:
+		r.writeIntegers(cellSeconds(v.retry), cellSeconds(v.reset))
+	case crabForm:
+		r.writeCrabTimes(v)
+	case gcraForm:
+		r.writeGCRATimes(v)
+	}
 }
 
 // cellSeconds are the seconds of redis-cell: cut off, and one more if there is a millisecond left.
@@ -144,9 +144,9 @@ func (s *session) crabThrottle(args [][]byte) {
 	s.limitRate(args[1], &rateRequest{r, quantity, crabForm})
 }
 
-func (r *replyWriter) writeCrabResult(v *rateResult) {
-	r.writeArray(5)
-	r.writeIntegers(int64(boolToInt(!v.limited)), v.limit, v.remaining, int64(v.reset/time.Second))
+// writeCrabTimes ends an answer of throttlecrab.
+func (r *replyWriter) writeCrabTimes(v *rateResult) {
+	r.writeInteger(int64(v.reset / time.Second))
 	switch {
 	case !v.limited:
 		r.writeInteger(0)
@@ -198,9 +198,8 @@ func (s *session) gcraThrottle(args [][]byte) {
 	s.limitRate(args[1], &rateRequest{throttleRate{burst, times, length}, quantity, gcraForm})
 }
 
-func (r *replyWriter) writeGCRAResult(v *rateResult) {
-	r.writeArray(5)
-	r.writeIntegers(int64(boolToInt(v.limited)), v.limit, v.remaining)
+// writeGCRATimes ends an answer of Redis.
+func (r *replyWriter) writeGCRATimes(v *rateResult) {
 	if v.retry == gatehouse.Forever {
 		r.writeDouble(-1)
 	} else {
