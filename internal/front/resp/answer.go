@@ -70,13 +70,15 @@ func (s *session) countAnswer(key gatehouse.Key, op gatehouse.Op, d *gatehouse.D
 		outcome = d.Outcome
 		s.noteRefusal(d.Number)
 	}
-	s.countOutcome(key, op, telemetry.OutcomeOf(outcome, err))
+	s.countOutcome(key, op, telemetry.OutcomeOf(outcome, err), 1)
 }
 
-// countOutcome is countAnswer for an outcome that is known.
-func (s *session) countOutcome(key gatehouse.Key, op gatehouse.Op, known telemetry.RequestOutcome) {
-	s.loop.counts.countAnswer(key.Kind, op, known)
-	if s.server.debug {
+// countOutcome is countAnswer for n answers with an outcome that is known.
+func (s *session) countOutcome(
+	key gatehouse.Key, op gatehouse.Op, known telemetry.RequestOutcome, n uint64,
+) {
+	s.loop.counts.countAnswer(key.Kind, op, known, n)
+	for ; s.server.debug && n > 0; n-- {
 		s.server.log.Debug("answered", "kind", key.Kind.String(), "name", key.Name, "op", op.String(),
 			"outcome", known.String())
 	}

@@ -17,9 +17,9 @@ type rateBatch struct {
 	wanted    rateRequest // by the last command, which passed Check; the zero value if that did not
 	version   uint64      // counts the changes of key and wanted
 	calls     [gate.MaxTogether]*rateCall
-	n         int             // of calls that are in use
-	submitted []*gate.Request // of these
-	room      [gate.MaxTogether]*gate.Request
+	n         int                             // of calls that are in use
+	submitted []*gate.Request                 // of these
+	room      [gate.MaxTogether]*gate.Request // those of calls
 	onLast    func(*gate.Request)
 }
 
@@ -137,8 +137,8 @@ func (b *rateBatch) nextCall() *rateCall {
 	call := b.calls[b.n]
 	if call == nil {
 		call = new(rateCall)
-		call.Checked = true
-		b.calls[b.n] = call
+		call.Checked, call.Decision = true, &call.room
+		b.calls[b.n], b.room[b.n] = call, &call.Request
 	}
 	// The calls of the loop are used again and again, and mostly for the same.
 	if call.version != b.version {
@@ -174,9 +174,6 @@ func (s *session) decideBatch() {
 		return
 	}
 	b.submitted = b.room[:b.n]
-	for i, call := range b.calls[:b.n] {
-		b.submitted[i], call.Decision = &call.Request, &call.room
-	}
 	// Before the gate is asked: answering must not find the same commands in the batch again.
 	b.n = 0
 	b.session, b.next, b.since = s, nil, instant{}
@@ -198,12 +195,22 @@ func (s *session) decideBatch() {
 
 // answerBatch answers a batch that is decided.
 func (s *session) answerBatch(b *rateBatch) {
+	// Equal answers that follow one another are counted together.
+	var op gatehouse.Op
+	var outcome telemetry.RequestOutcome
+	equal := uint64(0)
 	for _, call := range b.calls[:len(b.submitted)] {
 		d, err := call.Decision, call.Err
 		if call.pass.User() != nil {
 			err = call.pass.Leave(call.Key, &call.Command, d, err)
 		}
-		s.countAnswer(b.key, call.Command.Op, d, err)
+		s.noteRefusal(d.Number)
+		next := telemetry.OutcomeOf(d.Outcome, err)
+		if equal > 0 && (op != call.Command.Op || outcome != next) {
+			s.countOutcome(b.key, op, outcome, equal)
+			equal = 0
+		}
+		op, outcome, equal = call.Command.Op, next, equal+1
 		switch {
 		case err != nil:
 			s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
@@ -216,6 +223,7 @@ func (s *session) answerBatch(b *rateBatch) {
 			s.loop.reply.writeRate(call, &s.loop.result)
 		}
 	}
+	s.countOutcome(b.key, op, outcome, equal)
 }
 
 // fillResult sets what a decision means in the words of a rate.

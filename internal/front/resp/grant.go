@@ -65,7 +65,7 @@ func (s *session) changeGrant(op gatehouse.Op, args [][]byte) {
 func (s *session) submitGrant(g *jointCall, err error) {
 	cmd := &g.Command
 	if err != nil {
-		s.countOutcome(g.key(), cmd.Op, telemetry.OutcomeOf(0, err))
+		s.countOutcome(g.key(), cmd.Op, telemetry.OutcomeOf(0, err), 1)
 		s.loop.reply.writeError(codes[gatehouse.CodeOf(err)], err.Error())
 		return
 	}
@@ -109,7 +109,7 @@ func (s *session) answerGrant(g *jointCall) {
 		return
 	}
 	d, err := &g.Decision, g.Err
-	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err))
+	s.countOutcome(g.key(), g.Command.Op, telemetry.OutcomeOf(d.Outcome, err), 1)
 	s.noteRefusal(d.Number)
 	r := &s.loop.reply
 	switch {

@@ -50,20 +50,22 @@ func (t *answerCounts) beginRound(now time.Duration) {
 	t.began, t.since = now, now
 }
 
-// countAnswer notes one answer.
-func (t *answerCounts) countAnswer(kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.RequestOutcome) {
+// countAnswer notes n equal answers.
+func (t *answerCounts) countAnswer(
+	kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.RequestOutcome, n uint64,
+) {
 	series := t.shard.Of(kind, op)
 	if t.n > 0 {
 		last := &t.runs[t.n-1]
 		if last.series == series && last.outcome == outcome && last.since == t.since {
-			last.count++
+			last.count += n
 			return
 		}
 	}
 	if t.n == maxRuns {
 		t.flushCounts()
 	}
-	t.runs[t.n] = answerRun{series, outcome, 1, t.since}
+	t.runs[t.n] = answerRun{series, outcome, n, t.since}
 	t.n++
 }
 

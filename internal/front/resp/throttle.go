@@ -97,10 +97,13 @@ func (r *replyWriter) writeRate(call *rateCall, v *rateResult) {
 	if v.limited != (call.wanted.form == crabForm) {
 		head = "*5\r\n:1\r\n"
 	}
-	r.out = appendLine(append(append(r.out, head...), call.limit...), ':', v.remaining)
+	out := appendLine(append(append(r.out, head...), call.limit...), ':', v.remaining)
+	if call.wanted.form == cellForm {
+		r.out = appendLine(appendLine(out, ':', cellSeconds(v.retry)), ':', cellSeconds(v.reset))
+		return
+	}
+	r.out = out
 	switch call.wanted.form {
-	case cellForm:
-		r.writeIntegers(cellSeconds(v.retry), cellSeconds(v.reset))
 	case crabForm:
 		r.writeCrabTimes(v)
 	case gcraForm:
