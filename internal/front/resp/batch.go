@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -79,15 +80,21 @@ func (b *rateBatch) acceptsCommand(s *session, args [][]byte) bool {
 	return s.account() == nil || s.user() == b.calls[0].pass.User()
 }
 
-// limitAgain adds the last command to the batch again. It reports false if that has to go its whole way.
-func (s *session) limitAgain() bool {
-	b := s.loop.batch
-	if b.n == 0 || b.n == len(b.calls) || s.loop.rated == nil || s.account() != nil {
-		return false
+// limitAgain adds the last command to the batch as often as it comes again at once, byte for byte, in what
+// stands behind it. It returns how often that is.
+func (s *session) limitAgain(behind []byte) (times int) {
+	l, b := s.loop, s.loop.batch
+	// Each command of a user is judged by itself.
+	if l.rated == nil || len(l.parser.last) == 0 || s.account() != nil {
+		return 0
 	}
-	b.nextCall()
-	b.n++
-	return true
+	for b.n > 0 && b.n < len(b.calls) && bytes.HasPrefix(behind, l.parser.last) {
+		behind = behind[len(l.parser.last):]
+		b.nextCall()
+		b.n++
+		times++
+	}
+	return times
 }
 
 // limitRate adds a command for a key's rate to the batch, which decideBatch answers. runCommand has called

@@ -44,7 +44,7 @@ func TestPipelineIsOneAfterTheOther(t *testing.T) {
 		"CL.THROTTLE a 4 1 60 -1", "CL.THROTTLE a 4 1 60 99", "CL.THROTTLE a 9 2 60", "CL.THROTTLE b 0 1 60",
 		"CL.THROTTLE b -1 1 60", "CL.THROTTLE b 1 0 60", "CL.THROTTLE b", "CL.THROTTLE b 1 x 60",
 		"CL.THROTTLE '' 1 1 60", "CL.THROTTLE new 1 1 60 -3", "THROTTLE a 5 1 60", "THROTTLE a 0 1 60",
-		"GCRA a 4 1 60 TOKENS 2", "GCRA a 4 1 0.5", "PING", "NOTHING", "GH.DELETE gcra/none",
+		"", "GCRA a 4 1 60 TOKENS 2", "GCRA a 4 1 0.5", "PING", "NOTHING", "GH.DELETE gcra/none",
 		"GH.PEEK gcra/a SIZE 5 INTERVAL 300000", "GH.ACQUIRE gcra/a SIZE 5 INTERVAL 300000 MAXWAIT 0",
 	}
 	for seed := range uint64(200) {

@@ -87,9 +87,6 @@ func (c *command) decides() bool {
 // no time for it now.
 func (s *session) runCommand(args [][]byte) bool {
 	l := s.loop
-	if l.parser.again && s.waiting == nil && s.limitAgain() {
-		return true
-	}
 	// Pipelines mostly repeat one command, which is looked up once. Unknown names are remembered, too.
 	if !bytes.Equal(args[0], l.latestName) {
 		l.latest = findCommand(s.server.commands, args[0])

@@ -36,12 +36,12 @@ type parser struct {
 	args  [][]byte
 	words []byte // of a line, without their quotes
 
-	// last is the last command as it came, in the same data, and rest where its third argument begins, or
-	// would. again says that it is the same as the command before it, and repeated that it has the same from
-	// the third argument on, as most have in a pipeline.
-	last            []byte
-	rest            int
-	again, repeated bool
+	// last is the last command as it came, in the same data, nil if that was a line of words, and rest where
+	// its third argument begins, or would. repeated says that the command before it had the same from there
+	// on, as most have in a pipeline.
+	last     []byte
+	rest     int
+	repeated bool
 }
 
 // beginData makes ready for data that the last command is no part of.
@@ -50,11 +50,6 @@ func (p *parser) beginData() { p.last, p.rest = nil, 0 }
 // nextCommand takes the first command off data. n is its length, and 0 while it is not complete. A command
 // without arguments is nothing to answer.
 func (p *parser) nextCommand(data []byte) (n int, err error) {
-	p.again = len(p.last) > 0 && bytes.HasPrefix(data, p.last)
-	if p.again {
-		p.repeated = true
-		return len(p.last), nil // args lie in the command before still
-	}
 	before, tail := len(p.args), p.last[p.rest:]
 	p.args, p.last, p.rest, p.repeated = p.args[:0], nil, 0, false
 	if len(data) == 0 {

@@ -206,16 +206,21 @@ func (s *session) readCommands() (more, ok bool) {
 			s.last = true
 			break
 		}
+		times := 1
 		// An empty line or array is skipped without an answer, as Redis does.
-		if len(l.parser.args) > 0 && !s.runCommand(l.parser.args) {
-			break
+		if len(l.parser.args) > 0 {
+			if !s.runCommand(l.parser.args) {
+				break
+			}
+			times += s.limitAgain(data[at+n:])
 		}
+		n *= times
 		at += n
-		s.ran++
+		s.ran += int32(times) // a batch has few
 		if s.account() != nil && !s.account().proved {
 			s.account().sent += n
 		}
-		l.share.spendCommand(l.latest, s.server.config.Now)
+		l.share.spendCommands(l.latest, times, s.server.config.Now)
 		// Answers are collected, for one system call is worth many commands. The number of revocable
 		// decisions is bounded as well, since each keeps a copy of its command.
 		if (len(l.reply.out) >= flushSize || len(l.unwritten) >= maxUnwritten) && !s.flushReplies() {

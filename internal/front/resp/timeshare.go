@@ -64,19 +64,19 @@ func newShare(behind int) timeShare {
 	}
 }
 
-// spendCommand takes one command off the share.
-func (h *timeShare) spendCommand(c *command, now func() time.Duration) {
+// spendCommands takes a command off the share, which came that often.
+func (h *timeShare) spendCommands(c *command, times int, now func() time.Duration) {
 	if c == nil || !c.keyed {
-		h.others--
+		h.others -= times
 		h.over = h.over || h.others <= 0
 	}
 	switch {
 	case c == nil || !c.keyed:
-		h.weight += otherWeight
+		h.weight += otherWeight * times
 	case c.group == rateGroup:
-		h.weight += rateWeight
+		h.weight += rateWeight * times
 	default:
-		h.weight += decisionWeight
+		h.weight += decisionWeight * times
 	}
 	if h.weight < weighed || now == nil {
 		return
