@@ -52,15 +52,17 @@ func (g *gcraMeter) emissionInterval() int64 {
 	return max(1, g.interval/g.size)
 }
 
-// burstTolerance is how far ahead the theoretical arrival time may be after a request.
-func (g *gcraMeter) burstTolerance() int64 { return mulSaturating(g.emissionInterval(), g.burst+1) }
+// burstTolerance is how far ahead the theoretical arrival time may be after a request. It is given the
+// emission interval, which its callers need too and which costs a division.
+func (g *gcraMeter) burstTolerance(step int64) int64 { return mulSaturating(step, g.burst+1) }
 
 func (g *gcraMeter) earliestFit(from, n int64) int64 {
 	if g.size == 0 && n > 0 {
 		return noTime
 	}
-	tat := addSaturating(max(from, g.tat), mulSaturating(g.emissionInterval(), n))
-	return max(from, tat-g.burstTolerance())
+	step := g.emissionInterval()
+	tat := addSaturating(max(from, g.tat), mulSaturating(step, n))
+	return max(from, tat-g.burstTolerance(step))
 }
 
 func (g *gcraMeter) takeTokens(_, at, n int64) {
@@ -150,8 +152,10 @@ func (g *gcraMeter) readMeter(now int64) meterReading {
 	if g.size == 0 {
 		return meterReading{reset: tat, interval: g.interval}
 	}
-	left := max(0, g.burstTolerance()-(tat-now)) / g.emissionInterval()
-	return meterReading{limit: g.burst + 1, left: left, reset: tat, interval: g.burstTolerance()}
+	step := g.emissionInterval()
+	tolerance := g.burstTolerance(step)
+	left := max(0, tolerance-(tat-now)) / step
+	return meterReading{limit: g.burst + 1, left: left, reset: tat, interval: tolerance}
 }
 
 func (g *gcraMeter) clearTaken() { g.tat, g.undos = 0, nil }
