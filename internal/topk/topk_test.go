@@ -223,8 +223,8 @@ func TestTogether(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// A goroutine that is late counts in the seconds of another one, of which then only some counts are looked
-	// at. Those stand for the others, as chance has it.
+	// A goroutine that is late counts in the seconds of another one, of which then only some counts are
+	// looked at. Those stand for the others, as chance has it.
 	if got := sum(s.Top(4, start().Add(200*time.Second))); got < 8000 || got > 24000 {
 		t.Errorf("all counts are %g, want about what is left of 16000 after 200 s at most", got)
 	}

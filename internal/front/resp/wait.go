@@ -87,8 +87,8 @@ func (s *session) submitCall(c *nativeCall) {
 	l := s.loop
 	l.alone[0], c.Decision = &c.Request, &c.room.Decision
 	s.server.config.Gate.Submit(l.alone[:]...)
-	// A decision that is not in the room was made in line. Its client may have left meanwhile, and a server
-	// that is stopping ends the connection of one that may wait, so that it is answered as one that comes later.
+	// A decision that is not in the room was made in line, and answered as one that comes later: its client
+	// may have left meanwhile, and a server that is stopping ends the connection after one that may wait.
 	inLine := c.Decision != &c.room.Decision
 	if s.waiting != nil || !c.isDecided() || inLine && (c.alone || c.mustReachClient()) {
 		c.giveRoom()
