@@ -118,9 +118,7 @@ func (s *settings) outgoingTLS() (all []certs.ClientFiles) {
 		}
 		_, query, _ := strings.Cut(address, "?")
 		parameters, _ := url.ParseQuery(query) // the address was checked before
-		all = append(all, certs.ClientFiles{
-			CA: parameters.Get("ca"), Cert: parameters.Get("cert"), Key: parameters.Get("key"),
-		})
+		all = append(all, certs.FilesOf(parameters))
 	}
 	return slices.DeleteFunc(all, certs.ClientFiles.IsZero)
 }

@@ -10,6 +10,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -207,6 +208,11 @@ type ClientFiles struct {
 
 // IsZero reports whether no file is named.
 func (f ClientFiles) IsZero() bool { return f == ClientFiles{} }
+
+// FilesOf returns the files that the parameters ca, cert and key of an address name.
+func FilesOf(parameters url.Values) ClientFiles {
+	return ClientFiles{CA: parameters.Get("ca"), Cert: parameters.Get("cert"), Key: parameters.Get("key")}
+}
 
 // errHalf is the error of a pair of which one half is missing.
 var errHalf = errors.New("one of cert and key is given without the other, want both or none")

@@ -142,14 +142,13 @@ func parseAddress(address string) (parsedAddress, error) {
 
 // parseTLS takes the parameters ca, cert and key out of the query: any of them is for TLS.
 func (t *parsedAddress) parseTLS() error {
-	var files certs.ClientFiles
-	for name, value := range map[string]*string{"ca": &files.CA, "cert": &files.Cert, "key": &files.Key} {
+	files := certs.FilesOf(t.query)
+	for _, name := range []string{"ca", "cert", "key"} {
 		given := t.query[name]
 		t.query.Del(name)
 		if len(given) > 1 || len(given) == 1 && given[0] == "" {
 			return fmt.Errorf("etcd address: %s is %q, want one file", name, given)
 		}
-		*value = strings.Join(given, "")
 	}
 	if (files.Cert == "") != (files.Key == "") {
 		return errors.New("etcd address: one of cert and key is given without the other, want both or none")

@@ -207,16 +207,16 @@ func (a *address) parsePrefix(*url.URL) error {
 }
 
 func (a *address) parseTLS(*url.URL) error {
-	ca, cert, key := a.parameters.Get("ca"), a.parameters.Get("cert"), a.parameters.Get("key")
+	files := certs.FilesOf(a.parameters)
 	switch {
-	case ca+cert+key == "":
+	case files.IsZero():
 		return nil
 	case a.tls == nil:
 		return errors.New("ca, cert and key are for TLS, want rediss:// with them")
-	case (cert == "") != (key == ""):
+	case (files.Cert == "") != (files.Key == ""):
 		return errors.New("one of cert and key is given without the other, want both or none")
 	}
-	latest, err := certs.ClientFiles{CA: ca, Cert: cert, Key: key}.Latest()
+	latest, err := files.Latest()
 	if err != nil {
 		return fmt.Errorf("ca, cert and key: %w", err)
 	}
