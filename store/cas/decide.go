@@ -296,11 +296,10 @@ func (d *decider) noteEffects(tell bool) {
 		if !withheld {
 			out.next.fence = max(out.next.fence, answer.Fence)
 		}
-		if turn.Op.Reads() {
+		if turn.Op.Reads() || turn.Op == gatehouse.OpBump {
 			continue
 		}
 		switch turn.Op {
-		case gatehouse.OpBump:
 		case gatehouse.OpFeedback:
 			// Most reports change nothing: clients tell what went well, too.
 			out.write = out.write || granted && answer.Value != 0

@@ -110,8 +110,7 @@ func (s *session) runCommand(args [][]byte) bool {
 	case c != nil && s.account() != nil && s.refuses(c):
 	// The same command for a rate again, perhaps for another key.
 	case rated != nil && rated == c && l.parser.repeated:
-		wanted := l.batch.wanted
-		s.limitRate(args[1], &wanted)
+		s.limitRate(args[1], &l.batch.wanted)
 	case c == nil:
 		s.answerUnknown(args)
 	case !c.acceptsArity(args):
