@@ -69,9 +69,9 @@ type RareLine struct {
 	silent int
 }
 
-// MayLog reports whether a line may be logged now, and how many were not since the one before. The next one
-// comes after a time at the earliest.
-func (r *RareLine) MayLog(now time.Time, every time.Duration) (silent int, ok bool) {
+// MayLog reports whether a line may be logged now, which is so once in each interval, and how many were not
+// logged since the last that was.
+func (r *RareLine) MayLog(now time.Time, interval time.Duration) (silent int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if now.Before(r.next) {
@@ -79,6 +79,6 @@ func (r *RareLine) MayLog(now time.Time, every time.Duration) (silent int, ok bo
 		return 0, false
 	}
 	silent = r.silent
-	r.next, r.silent = now.Add(every), 0
+	r.next, r.silent = now.Add(interval), 0
 	return silent, true
 }

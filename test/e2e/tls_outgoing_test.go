@@ -9,8 +9,8 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/certstest"
 )
 
-// A file for TLS to parents, Redis or etcd that is replaced by what cannot be used is told by the log and a
-// metric at once, without a connection that needs it, and so is the end of that.
+// When a file for TLS to parents, Redis or etcd is replaced by one that cannot be used, the log and a metric
+// show it at once, before any connection needs the file. They also show when it can be used again.
 func TestOutgoingTLSStale(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string]string{

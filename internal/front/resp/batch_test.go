@@ -60,7 +60,7 @@ func TestPipelineIsOneAfterTheOther(t *testing.T) {
 			times := 1 + random.IntN(4)/3*random.IntN(2*gate.MaxTogether)
 			apart = append(apart, slices.Repeat([][]byte{one}, times)...)
 		}
-		apart = apart[:60] // so many fit into one share
+		apart = apart[:60] // one share has room for these
 		got, want := answers(bytes.Join(apart, nil)), answers(apart...)
 		if got != want {
 			t.Fatalf("seed %d: the pipeline\n%s\nis answered\n%q\nwant\n%q",

@@ -190,7 +190,7 @@ func (s *session) readLogin(name string, token []byte) *sessionLogin {
 	if err != nil {
 		users.CountFailure(telemetry.RESP, err, s.client.Addr(), nil)
 		text := wrongPassText
-		// Of any token that comes so, right or wrong, the client is told that it needs TLS.
+		// The answer says that tokens need TLS, and is the same for right and wrong tokens.
 		if users.IsReadable(from) {
 			text += " " + err.Error()
 		}
