@@ -133,6 +133,12 @@ func OnlyRefused(s State) bool {
 	return ok && t.baseCounts().waitCounts().timedOut > 0 && t.baseCounts().passed == 0
 }
 
+// HasGranted reports whether a state has let a command through, though nothing of that may be left.
+func HasGranted(s State) bool {
+	t, ok := s.(interface{ baseCounts() *commandCounts })
+	return ok && t.baseCounts().passed > 0
+}
+
 func (t *commandCounts) codeFields(c *stateCodec) {
 	c.codeInstant(&t.created)
 	c.codeInt64(&t.passed)

@@ -220,7 +220,7 @@ func (s *Store) keepPart(w *jointWork, i int, now time.Time) {
 	default:
 		n := newName{p.Key, place.hash, state}
 		// As in keepNew: what is worth nothing is kept for its refusals only.
-		if !state.Expiry().After(now) && place.shard.pins[p.Key] == 0 {
+		if !isWorthKeeping(state, now) && place.shard.pins[p.Key] == 0 {
 			state = s.keepRefused(place.shard, n, now)
 		} else {
 			s.addName(place.shard, n, now)

@@ -232,8 +232,7 @@ type newName struct {
 func (s *Store) keepNew(
 	sh *shard, n newName, now time.Time,
 ) (kept control.State, bytes int, lack error) {
-	// A new state that is worth nothing, such as that of a peek, is not kept, except for its refusals.
-	if !n.state.Expiry().After(now) && sh.pins[n.Key] == 0 {
+	if !isWorthKeeping(n.state, now) && sh.pins[n.Key] == 0 {
 		return s.keepRefused(sh, n, now), 0, nil
 	}
 	// Only a new name is judged: a name that is there has its room, and scarceRoom bounds its growth.
@@ -243,6 +242,12 @@ func (s *Store) keepNew(
 	}
 	s.addName(sh, n, now)
 	return n.state, 0, nil
+}
+
+// isWorthKeeping reports whether a new state is kept, whatever it has refused: not that of a peek. What was
+// granted and given back in one change is remembered as long as after two.
+func isWorthKeeping(state control.State, now time.Time) bool {
+	return state.Expiry().After(now) || control.HasGranted(state)
 }
 
 // Watch keeps the controller from being forgotten until stop is called, because a command waits at it. Only

@@ -180,3 +180,36 @@ func TestRefusedNameGivesWayWithinAJointChange(t *testing.T) {
 		}
 	})
 }
+
+// What is granted and given back in one change is remembered as after two changes.
+func TestGivenBackAtOnceIsRemembered(t *testing.T) {
+	for _, kind := range []gatehouse.Kind{gatehouse.TokenBucket, gatehouse.GCRA, gatehouse.Semaphore} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				apart, together := New(Config{}), New(Config{})
+				key := gatehouse.Key{Kind: kind, Name: "a"}
+				first, second := take(), take()
+				second.Op = gatehouse.OpRefund
+				if kind == gatehouse.Semaphore {
+					second.Op = gatehouse.OpRelease
+				}
+				do(t, apart, key, first)
+				do(t, apart, key, second)
+				turns := []control.Turn{{Command: &first}, {Command: &second}}
+				if err := (&control.Change{Key: key, Turns: turns}).ApplyTo(together); err != nil {
+					t.Fatal(err)
+				}
+				const linger = LimitLinger
+				for _, after := range []time.Duration{0, linger - time.Second, linger + time.Minute} {
+					time.Sleep(after)
+					if got, want := together.Len(), apart.Len(); got != want {
+						t.Errorf("%s later %d names are kept, want %d as after two changes", after, got, want)
+					}
+				}
+				if together.Len() != 0 {
+					t.Error("the name is kept for ever")
+				}
+			})
+		})
+	}
+}
