@@ -250,7 +250,6 @@ func New(config Config) (*Server, error) {
 
 		MaxIdleWorkerDuration: time.Second,
 		Concurrency:           2 * config.Conns, // connections are counted where they are accepted
-		KeepHijackedConns:     true,
 		CloseOnShutdown:       true,
 	}
 	return s, nil

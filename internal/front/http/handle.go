@@ -150,9 +150,8 @@ func (s *Server) abandonConn(ctx *fasthttp.RequestCtx) {
 	s.metrics.Hangups.Inc()
 	// To close the connection here would lose the answers to earlier requests of a pipeline. A hijack happens
 	// after these are written.
-	conn := ctx.Conn()
 	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(net.Conn) { _ = conn.Close() })
+	ctx.Hijack(func(net.Conn) {}) // then the library closes it
 }
 
 // countReply counts a response in the metrics, and writes it to the log at level debug.

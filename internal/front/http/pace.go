@@ -50,8 +50,9 @@ type pacedConn struct {
 	// charged is how many bytes the answer that is being written took from the budget.
 	charged atomic.Int64
 
-	// onGone is called if the connection is closed between the handler's return and parkConn.
-	onGone atomic.Pointer[func()]
+	// parking is how the connection is to be parked, from the return of its request's handler until the HTTP
+	// library closes it.
+	parking atomic.Pointer[parkedConn]
 
 	mu           sync.Mutex
 	timer        *time.Timer // nil while the connection is parked or closed
@@ -77,7 +78,7 @@ const continueLine = "HTTP/1.1 100 Continue\r\n\r\n"
 // pacedConnOf returns the pacedConn below a connection, which may have been parked; nil if there is none.
 func pacedConnOf(conn net.Conn) *pacedConn {
 	if p, ok := conn.(*parkedConn); ok {
-		conn = p.Conn
+		return p.pacedConn
 	}
 	c, _ := conn.(*pacedConn)
 	return c
@@ -265,16 +266,22 @@ func (c *pacedConn) undoUnsent(unsent []*waiter) {
 	}
 }
 
-// Close implements [net.Conn]. The HTTP server and a timeout may both call it.
+// Close implements [net.Conn]. The HTTP library calls it when it has no more use for the connection, which is
+// also how one gets to be parked.
 func (c *pacedConn) Close() error {
+	p := c.parking.Swap(nil)
+	if p != nil && p.ready {
+		p.waiter.parkConn(p)
+		return nil
+	}
 	c.closeOnce.Do(func() {
 		c.stopTimer()
 		c.server.countClosed(c.Conn)
 		c.server.pacedConns.Delete(c)
 		c.releaseCharged()
 		c.caller.Load().End()
-		if gone := c.onGone.Swap(nil); gone != nil {
-			(*gone)()
+		if p != nil {
+			p.waiter.onHangup()
 		}
 	})
 	// Close first: no answer may leave after its grant was taken back.

@@ -37,54 +37,51 @@ import (
 //	        v               v                   v
 //	     closed        HTTP server           closed
 //
-// While it is waiting, onGone is set. While it is idle, onGone is nil and idleTimer runs. handedBack and
+// While it is waiting, waiter is set. While it is idle, waiter is nil and idleTimer runs. handedBack and
 // closed are final, and the first of them decides which of them closes the connection.
 type parkedConn struct {
-	net.Conn
-	server *Server
-	watch  pollState // what the system needs to watch it
+	*pacedConn
+	watch pollState // what the system needs to watch it
 
 	mu         sync.Mutex
-	readAhead  []byte // the start of the next request, read already
-	charged    int    // bytes of readAhead that were taken from the budget
-	onGone     func() // called once when the client hangs up while waiting; nil once idle
+	readAhead  []byte  // the start of the next request, read already
+	charged    int     // bytes of readAhead that were taken from the budget
+	waiter     *waiter // is told once when the client hangs up while waiting; nil once idle
+	ready      bool    // to be parked: readAhead is there
 	closed     bool
 	handedBack bool // the HTTP server has the connection again
 	idleTimer  *time.Timer
 }
 
-// parkConn parks a connection. conn is the connection as it was accepted, or as it was handed back after an
-// earlier wait; hijacked is the HTTP server's view of it, which still has the read buffer. gone is called
-// once if the client hangs up before the answer, possibly before parkConn returns. On an error the connection
-// is closed, and gone is not called.
-func (s *Server) parkConn(conn, hijacked net.Conn, gone func()) (*parkedConn, error) {
-	// The buffer of the HTTP server is lost with the hijack. What it holds of pipelined requests must be
-	// kept until the answer is written, and counts, because a client chooses how much that is.
+// keepUnread prepares a connection for being parked, which it is once the HTTP library closes it. conn is the
+// connection as it was accepted, or as it was handed back after an earlier wait; hijacked is the library's
+// view of it, which still has the read buffer. If this fails, the connection is closed.
+func (p *parkedConn) keepUnread(conn, hijacked net.Conn) {
+	// The library's buffer is used again. What it holds of pipelined requests must be kept until the answer
+	// is written, and counts, because a client chooses how much that is.
 	rest, err := readBuffered(conn, hijacked)
-	if err == nil && !s.config.Budget.Take(len(rest)) {
-		_, _ = io.WriteString(conn, tooManyBytes)
-		err = errBufferedTooMuch
-	}
 	if err != nil {
-		_ = conn.Close()
-		return nil, err
+		return
 	}
-	// A connection that was parked before is unwrapped, or each wait would add a layer.
-	if old, ok := conn.(*parkedConn); ok {
-		conn = old.Conn
+	if !p.server.config.Budget.Take(len(rest)) {
+		_, _ = io.WriteString(conn, tooManyBytes)
+		return
 	}
+	p.readAhead, p.charged, p.ready = rest, len(rest), true
+}
+
+// parkConn parks a connection. Its waiter is told if the client hangs up before the answer, possibly before
+// parkConn returns. On an error the connection is closed, and the waiter is not told.
+func (s *Server) parkConn(p *parkedConn) error {
 	// Waiting has no timeout except the request's own.
-	if c := pacedConnOf(conn); c != nil {
-		c.stopTimer()
-	}
-	p := &parkedConn{Conn: conn, server: s, readAhead: rest, charged: len(rest), onGone: gone}
+	p.stopTimer()
 	// In the set before it is watched: a hang-up that is seen at once removes it again.
 	s.parkedConns.addConn(p)
-	if err := s.poller.watchConn(p); err != nil {
+	err := s.poller.watchConn(p)
+	if err != nil {
 		p.closeParked()
-		return nil, err
 	}
-	return p, nil
+	return err
 }
 
 // tooManyBytes is the answer to a request that has to wait when the budget has no room for the bytes sent
@@ -99,8 +96,10 @@ func readBuffered(conn, hijacked net.Conn) ([]byte, error) {
 	if err := conn.SetReadDeadline(time.Unix(1, 0)); err != nil {
 		return nil, fmt.Errorf("parking a connection: %w", err)
 	}
+	server := pacedConnOf(conn).server
+	chunk := server.bodyPool.Get().(*[firstBufferBytes]byte)
+	defer server.bodyPool.Put(chunk)
 	var rest []byte
-	var chunk [512]byte
 	for {
 		n, err := hijacked.Read(chunk[:])
 		rest = append(rest, chunk[:n]...)
@@ -134,7 +133,7 @@ func (p *parkedConn) Read(b []byte) (int, error) {
 	if n > 0 {
 		return n, nil
 	}
-	return p.Conn.Read(b)
+	return p.pacedConn.Read(b)
 }
 
 // releaseBudget gives the bytes of readAhead back to the budget. The caller holds the lock.
@@ -149,7 +148,7 @@ func (p *parkedConn) Close() error {
 	p.readAhead = nil
 	p.releaseBudget()
 	p.mu.Unlock()
-	return p.Conn.Close()
+	return p.pacedConn.Close()
 }
 
 // awaitRequest makes the connection idle after its answer: it goes back to the HTTP server when its client
@@ -157,7 +156,7 @@ func (p *parkedConn) Close() error {
 func (p *parkedConn) awaitRequest() {
 	p.mu.Lock()
 	// From here on the request is answered, so a hang-up cancels nothing any more.
-	p.onGone = nil
+	p.waiter = nil
 	// The poller may have seen the next request already.
 	if p.closed || p.handedBack {
 		p.mu.Unlock()
@@ -174,7 +173,8 @@ func (p *parkedConn) awaitRequest() {
 	p.mu.Unlock()
 	// drainConns may have looked before the timer was set and taken this connection for a waiting one. So
 	// it looks for itself; a request that has arrived is still served.
-	if p.server.stopping.Load() && !peer.Ask(p.Conn, peer.Unread) || p.server.poller.awaitData(p) != nil {
+	stopped := p.server.stopping.Load() && !peer.Ask(p.pacedConn, peer.Unread)
+	if stopped || p.server.poller.awaitData(p) != nil {
 		p.closeParked()
 	}
 }
@@ -197,17 +197,17 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	// It is taken under the lock: a client that hangs up is reported once. The connection is idle only once
 	// the timer runs: until then the answer is still being written, and awaitRequest has what came reported
 	// again.
-	gone, idle := p.onGone, p.idleTimer != nil
-	if !idle && (gone == nil || !hungUp && !p.hasTooMuchBehind()) {
+	w, idle := p.waiter, p.idleTimer != nil
+	if !idle && (w == nil || !hungUp && !p.hasTooMuchBehind()) {
 		p.mu.Unlock()
 		return
 	}
-	p.onGone = nil
+	p.waiter = nil
 	p.mu.Unlock()
 	switch {
-	case gone != nil:
+	case w != nil:
 		// It closes the connection itself, through closeParked, and takes the request out of line first.
-		gone()
+		w.onHangup()
 	case hungUp:
 		p.closeParked()
 	default:
@@ -245,9 +245,7 @@ func (p *parkedConn) handBack() {
 		t.Unpark()
 	}
 	// Its next request has begun, so it counts as receiving and not as idle.
-	if c := pacedConnOf(p.Conn); c != nil {
-		c.startTimer(receiving)
-	}
+	p.startTimer(receiving)
 	go p.server.http.ServeConn(p) //nolint:errcheck // it ends when the connection does, and says why there
 }
 
@@ -290,9 +288,9 @@ func (l *parkedSet) drainConns(ctx context.Context) {
 	// A client whose request has arrived unread cannot know whether it took effect, so it is served.
 	l.forEach(func(p *parkedConn) {
 		p.mu.Lock()
-		idle := p.onGone == nil && p.idleTimer != nil
+		idle := p.waiter == nil && p.idleTimer != nil
 		p.mu.Unlock()
-		if idle && !peer.Ask(p.Conn, peer.Unread) {
+		if idle && !peer.Ask(p.pacedConn, peer.Unread) {
 			p.closeParked()
 		}
 	})
@@ -337,12 +335,12 @@ func (r *readWatch) startReading(p *parkedConn) {
 // awaitByte reads one byte of a parked connection. It is the watching itself where there is no epoll.
 func (p *parkedConn) awaitByte(ended chan<- struct{}) {
 	var b [1]byte
-	n, err := p.Conn.Read(b[:])
+	n, err := p.pacedConn.Read(b[:])
 	// The byte belongs to the next request. While this one waits, it stays in readAhead and a hang-up behind
 	// it is not seen any more; once idle, the connection goes back to the HTTP server with it.
 	p.mu.Lock()
 	p.readAhead = append(p.readAhead, b[:n]...)
-	idle := p.onGone == nil
+	idle := p.waiter == nil
 	p.mu.Unlock()
 	// Before the event: handing back and closing wait for this goroutine in stopReading.
 	close(ended)

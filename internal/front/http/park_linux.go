@@ -32,7 +32,6 @@ type poller struct {
 type pollState struct {
 	readWatch // for a connection in memory, which has no descriptor
 
-	raw    syscall.RawConn
 	fd     int32 // 0 when it is not watched
 	number int32 // tells it from an earlier connection with the same descriptor
 }
@@ -88,22 +87,13 @@ func (p *poller) pollEvents() {
 // watchConn begins to watch a connection for a client that hangs up, or sends too much meanwhile: until the
 // answer is written, what it sends stays in the socket.
 func (p *poller) watchConn(c *parkedConn) error {
-	sc, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return fmt.Errorf("epoll: %T has no file descriptor", c.Conn)
-	}
-	raw, err := sc.SyscallConn()
-	if errors.Is(err, errNoDescriptor) {
+	if _, err := c.SyscallConn(); errors.Is(err, errNoDescriptor) {
 		c.watch.startReading(c)
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	// Not earlier: the simulation has connections in memory only, and its virtual time stands still while a
 	// goroutine waits for a descriptor.
 	p.startOnce.Do(func() { go p.pollEvents() }) // ends when the file is closed
-	c.watch.raw = raw
 	if t := c.secure(); t != nil {
 		t.Park()
 	}
@@ -162,11 +152,15 @@ func (p *poller) changeEvents(op int, w *pollState, events uint32) error {
 
 // withDescriptor calls do while the descriptor is sure to be open. Without a descriptor it does nothing.
 func (p *parkedConn) withDescriptor(do func(fd int32) error) error {
-	if p.watch.raw == nil {
+	raw, err := p.SyscallConn()
+	if errors.Is(err, errNoDescriptor) {
 		return nil
 	}
+	if err != nil {
+		return err
+	}
 	var inner error
-	err := p.watch.raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // a descriptor
+	err = raw.Control(func(fd uintptr) { inner = do(int32(fd)) }) // a descriptor
 	return cmp.Or(err, inner)
 }
 
@@ -177,7 +171,8 @@ func hasTooMuchUnread(conn net.Conn) bool {
 
 // writeNow writes as much as the system takes without waiting, possibly nothing. writeRest writes the rest.
 func (p *parkedConn) writeNow(message []byte) (sent int, err error) {
-	if p.watch.raw == nil {
+	raw, err := p.SyscallConn()
+	if err != nil {
 		return 0, nil
 	}
 	// Records are sent in whole. As long as a part of them is left, so is one byte of the message.
@@ -186,7 +181,7 @@ func (p *parkedConn) writeNow(message []byte) (sent int, err error) {
 		return len(message) - min(left, 1), err
 	}
 	var failed error
-	err = p.watch.raw.Write(func(fd uintptr) bool {
+	err = raw.Write(func(fd uintptr) bool {
 		// Returning true keeps the runtime from waiting until the socket is writable: the caller leaves the
 		// rest to a goroutine.
 		sent, failed = unix.Write(int(fd), message)

@@ -96,13 +96,13 @@ func TestBytesWhileAnAnswerIsWritten(t *testing.T) {
 	}
 	// As from the decision until the last byte of the answer is written.
 	parked.mu.Lock()
-	gone := parked.onGone
-	parked.onGone = nil
+	w := parked.waiter
+	parked.waiter = nil
 	parked.mu.Unlock()
 	parked.handleEvent(false)
 	parked.mu.Lock()
 	handedBack := parked.handedBack
-	parked.onGone = gone
+	parked.waiter = w
 	parked.mu.Unlock()
 	if handedBack {
 		t.Error("the connection was handed back before its answer was written")

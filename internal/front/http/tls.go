@@ -25,28 +25,25 @@ func certificateOf(conn net.Conn) *x509.Certificate {
 
 // secure returns the connection with TLS below; nil if there is none.
 func (p *parkedConn) secure() *tlsconn.Connection {
-	if c := pacedConnOf(p.Conn); c != nil {
-		t, _ := c.Conn.(*tlsconn.Connection)
-		return t
-	}
-	return nil
+	t, _ := p.Conn.(*tlsconn.Connection)
+	return t
 }
 
 // hasTooMuchBehind reports the same of a parked connection.
 func (p *parkedConn) hasTooMuchBehind() bool {
-	return hasTooMuchUnread(p.Conn) || p.secure() != nil && len(p.readAhead) > maxUnread
+	return hasTooMuchUnread(p.pacedConn) || p.secure() != nil && len(p.readAhead) > maxUnread
 }
 
 // readRecords reads what has come on a connection with TLS behind a request that waits, and reports whether
 // the client has ended its sending half: with TLS that is a record like others, until it is decrypted. The
 // caller holds the lock.
 func (p *parkedConn) readRecords() (ended bool) {
-	if p.onGone == nil || p.closed || p.handedBack || p.secure() == nil {
+	if p.waiter == nil || p.closed || p.handedBack || p.secure() == nil {
 		return false
 	}
 	var chunk [512]byte
 	for len(p.readAhead) <= maxUnread {
-		n, err := p.Conn.Read(chunk[:]) // it is parked, so this does not wait
+		n, err := p.pacedConn.Read(chunk[:]) // it is parked, so this does not wait
 		p.readAhead = append(p.readAhead, chunk[:n]...)
 		// It goes to the budget in any case: maxUnread bounds it for each connection.
 		p.charged += n

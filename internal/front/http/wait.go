@@ -204,18 +204,18 @@ func (w *waiter) cancel() {
 	w.server.config.Gate.Cancel(&w.Request)
 }
 
-// parkAfterHandler makes the HTTP server hand the connection to parkConn once the handler has returned.
+// parkAfterHandler has the connection parked once the handler has returned and the HTTP library is done with
+// it.
 func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 	conn := ctx.Conn()
-	// The HTTP server first sends the answers to earlier requests of a pipeline. When that fails it closes
-	// the connection and never calls parkConn, so the request would stay in line without a client.
-	if c := pacedConnOf(conn); c != nil {
-		gone := w.onHangup
-		c.onGone.Store(&gone)
-	}
+	p := &parkedConn{pacedConn: pacedConnOf(conn), waiter: w}
+	// The library first sends the answers to earlier requests of a pipeline. When that fails, it closes the
+	// connection at once, which takes the request out of line.
+	p.parking.Store(p)
 	w.responder.scratch = nil // it is another request's soon
 	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(hijacked net.Conn) { w.parkConn(conn, hijacked) })
+	// Behind this the library gives its buffer back and closes the connection, which parks it.
+	ctx.Hijack(func(hijacked net.Conn) { p.keepUnread(conn, hijacked) })
 }
 
 // onDecision is called by the gate when the request is decided, once, also after a cancel. It does not write:
@@ -239,14 +239,9 @@ func (w *waiter) onDecision(*gate.Request) {
 	}
 }
 
-// parkConn takes the connection over from the HTTP server. The part of the next request that the client has
-// sent already is kept for later.
-func (w *waiter) parkConn(conn, hijacked net.Conn) {
-	// From here on the parked connection reports a hang-up. Both together would report it twice.
-	if c := pacedConnOf(conn); c != nil {
-		c.onGone.Store(nil)
-	}
-	p, err := w.server.parkConn(conn, hijacked, w.onHangup)
+// parkConn takes the connection over from the HTTP library.
+func (w *waiter) parkConn(p *parkedConn) {
+	err := w.server.parkConn(p)
 	if err != nil {
 		w.onHangup()
 		return
