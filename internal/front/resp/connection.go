@@ -135,7 +135,7 @@ func (s *session) answerHello(args [][]byte) {
 			return
 		}
 	}
-	if s.isUnknown() {
+	if s.account() != nil && s.loop.sender == nil {
 		s.loop.reply.writeError("NOAUTH", helloText)
 		return
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
@@ -41,6 +42,10 @@ type loop struct {
 	latestName []byte
 
 	rated *command // the last command if it is in the batch or was, nil otherwise
+
+	// The user of the command that is being answered; nil if rights are off, and if it has none. It is looked
+	// up once, so that a policy that comes meanwhile judges no half of a command.
+	sender *access.User
 }
 
 // A revocableDecision is something held whose answer is not written yet.

@@ -189,9 +189,8 @@ func (s *session) readCommands() (more, ok bool) {
 	for at < len(data) && (s.waiting == nil || !s.waiting.alone) && !s.last && !l.share.over {
 		// The arguments point into data. Nothing that outlives this round may keep them.
 		n, err := l.parser.nextCommand(data[at:])
-		// Until it is known who sends it, nothing large is taken.
-		if err == nil && s.account() != nil && s.isUnknown() {
-			err = s.account().checkUnknown(cmp.Or(n, len(data)-at))
+		if err == nil && s.account() != nil {
+			err = s.lookUpSender(cmp.Or(n, len(data)-at))
 		}
 		if n == 0 && err == nil {
 			break

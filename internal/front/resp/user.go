@@ -110,22 +110,28 @@ func (s *session) endLogin() {
 	}
 }
 
-// user returns who the connection is, nil if rights are off, and [access.Unknown] if it is not known.
-func (s *session) user() *access.User {
-	if s.account() == nil {
+// lookUpSender looks up who sends the next command, of which n bytes have come. It returns an error if that is
+// not known, and more was sent than may be until it is.
+func (s *session) lookUpSender(n int) error {
+	s.loop.sender = s.server.config.Users.Current(s.account().login)
+	if s.loop.sender != nil {
 		return nil
 	}
-	user := s.server.config.Users.Current(s.account().login)
-	if user == nil {
+	return s.account().checkUnknown(n)
+}
+
+// user returns who sends the command that is being answered, nil if rights are off, and [access.Unknown] if it
+// is not known.
+func (s *session) user() *access.User {
+	if s.account() != nil && s.loop.sender == nil {
 		return access.Unknown()
 	}
-	return user
+	return s.loop.sender
 }
 
 // refuses answers a command that the connection may not send, and reports whether it was one.
 func (s *session) refuses(c *command) bool {
-	users := s.server.config.Users
-	user := users.Current(s.account().login)
+	users, user := s.server.config.Users, s.loop.sender
 	if user == nil {
 		if !c.needsLogin() && !s.account().proved {
 			return false
@@ -210,6 +216,7 @@ func (s *session) logIn(l *sessionLogin) bool {
 	}
 	l.counted = s.account().counted
 	s.setAccount(l)
+	s.loop.sender = user
 	if err := s.account().counted.Set(user); err != nil {
 		s.answerRefused(err)
 		s.last = true
@@ -219,7 +226,7 @@ func (s *session) logIn(l *sessionLogin) bool {
 	return true
 }
 
-// isUnknown reports whether it is not known yet who the connection is.
+// isUnknown reports whether it is not known at present who the connection is.
 func (s *session) isUnknown() bool {
 	return s.account() != nil && s.server.config.Users.Current(s.account().login) == nil
 }

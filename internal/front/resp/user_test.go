@@ -42,6 +42,43 @@ func TestPolicyWithinAPipeline(t *testing.T) {
 	}
 }
 
+// TestPolicyWithinACommand has a file without the user come when a command was let in and is not judged yet:
+// the policy that let it in judges it, and the next command is told that its sender is gone.
+func TestPolicyWithinACommand(t *testing.T) {
+	without, err := access.ParsePolicy("users.yaml", []byte("users: [{name: other}]"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ command, want string }{
+		{"CL.THROTTLE a 9 10 3600", "[0 10 9 -1 360]"},
+		{"GH.ACQUIRE gcra/b SIZE 1", "OK"},
+		{"GH.GRANT WANT gcra/c SIZE 1 WITH DETAILS", "[granted"},
+		{"GH.LIST gcra", "["},
+		{"GH.DELETEPREFIX gcra a CONFIRM gcra", "[0 "},
+		{"GH.EXPLAIN LAST", "null"},
+		{"CLIENT LIST", "id="},
+		{"ACL WHOAMI", "ci"},
+	} {
+		users := access.NewUsers(accesstest.Policy(t, "may: [{on: '*', do: manage}]"), time.Now)
+		d := open(t, Config{Users: users})
+		known := d.commands[strings.Fields(c.command)[0]]
+		run := known.run
+		known.run = func(s *session, args [][]byte) {
+			users.SetPolicy(without)
+			run(s, args)
+		}
+		conn := d.dial(t)
+		conn.want("AUTH secret", "OK")
+		conn.send(c.command + "\r\nPING\r\n")
+		if got := conn.answer(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s = %s, want %s", c.command, got, c.want)
+		}
+		if got := conn.answer(); got != "-NOAUTH Authentication required." {
+			t.Errorf("PING behind %s = %s, want NOAUTH", c.command, got)
+		}
+	}
+}
+
 // TestCertificateThatIsGone has a file without the user of a connection's certificate come: it is ended, as
 // one with a token is.
 func TestCertificateThatIsGone(t *testing.T) {
