@@ -141,8 +141,13 @@ func (u *User) Sees(keys []*gatehouse.Key) bool {
 	return true
 }
 
-// Show makes these names what the user calls them.
-func (u *User) Show(keys []*gatehouse.Key) {
+// ShowRefusal makes the explanation of a refusal what the user may see: names and grants are called as the user
+// calls them.
+func (u *User) ShowRefusal(d *gatehouse.Decision, keys []*gatehouse.Key, holders []gatehouse.HolderEntry) {
+	d.Message = u.Hide(d.Message)
+	for i := range holders {
+		holders[i].Grant = u.ShownGrant(holders[i].Grant)
+	}
 	for _, key := range keys {
 		if key.Kind == gatehouse.Grant {
 			key.Name = u.ShownGrant(key.Name)

@@ -214,8 +214,13 @@ func FilesOf(parameters url.Values) ClientFiles {
 	return ClientFiles{CA: parameters.Get("ca"), Cert: parameters.Get("cert"), Key: parameters.Get("key")}
 }
 
-// errHalf is the error of a pair of which one half is missing.
-var errHalf = errors.New("one of cert and key is given without the other, want both or none")
+// CheckPair returns an error if one half of the pair is missing.
+func (f ClientFiles) CheckPair() error {
+	if (f.Cert == "") != (f.Key == "") {
+		return errors.New("one of cert and key is given without the other, want both or none")
+	}
+	return nil
+}
 
 // Latest returns what Config would return at the time of each call, or did last when the files could be used.
 // So it is for those who begin connections again and again.
@@ -238,10 +243,10 @@ func (f ClientFiles) Latest() (func() *tls.Config, error) {
 // Config reads the files. The pair is read again for each connection that asks for it, so that one which is
 // renewed is used; the authorities are not: see Latest.
 func (f ClientFiles) Config() (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if (f.Cert == "") != (f.Key == "") {
-		return nil, errHalf
+	if err := f.CheckPair(); err != nil {
+		return nil, err
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.CA != "" && f.CA != SystemCA {
 		text, err := readFile(f.CA)
 		if err != nil {

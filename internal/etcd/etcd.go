@@ -150,8 +150,8 @@ func (t *parsedAddress) parseTLS() error {
 			return fmt.Errorf("etcd address: %s is %q, want one file", name, given)
 		}
 	}
-	if (files.Cert == "") != (files.Key == "") {
-		return errors.New("etcd address: one of cert and key is given without the other, want both or none")
+	if err := files.CheckPair(); err != nil {
+		return fmt.Errorf("etcd address: %w", err)
 	}
 	if !files.IsZero() {
 		t.tls = &files

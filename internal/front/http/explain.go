@@ -141,11 +141,7 @@ func (s *Server) explain(e *decisions.Explained, user *access.User) *explanation
 	defer cancel()
 	// The gate is asked by the names that it knows.
 	causes := s.config.Decisions.FindCauses(within, s.config.Gate, e)
-	for i := range causes.Holders {
-		causes.Holders[i].Grant = user.ShownGrant(causes.Holders[i].Grant)
-	}
-	user.Show(e.Keys())
-	d.Message = user.Hide(d.Message)
+	user.ShowRefusal(d, e.Keys(), causes.Holders)
 	out := &explanationJSON{
 		ID: gatehouse.DecisionID(e.Number), At: d.At.UTC(), Kind: e.Key.Kind.String(), Name: e.Key.Name,
 		Holders: holdersJSON(causes.Holders), Users: newTopJSON(causes.Users),

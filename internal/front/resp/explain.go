@@ -47,11 +47,7 @@ func (s *session) answerExplain(args [][]byte) {
 	s.answerInBackground(s.server.config.Budget.Page, func(ctx context.Context, a *laterReply) {
 		// The gate is asked by the names that it knows.
 		causes := s.server.config.Decisions.FindCauses(ctx, s.server.config.Gate, &e)
-		for i := range causes.Holders {
-			causes.Holders[i].Grant = user.ShownGrant(causes.Holders[i].Grant)
-		}
-		user.Show(e.Keys())
-		e.Decision.Message = user.Hide(e.Decision.Message)
+		user.ShowRefusal(&e.Decision, e.Keys(), causes.Holders)
 		later := replyWriter{three: three}
 		later.writeExplained(&e, &causes)
 		a.text = later.out

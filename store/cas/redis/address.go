@@ -213,8 +213,6 @@ func (a *address) parseTLS(*url.URL) error {
 		return nil
 	case a.tls == nil:
 		return errors.New("ca, cert and key are for TLS, want rediss:// with them")
-	case (files.Cert == "") != (files.Key == ""):
-		return errors.New("one of cert and key is given without the other, want both or none")
 	}
 	latest, err := files.Latest()
 	if err != nil {
