@@ -2,14 +2,19 @@ package http
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"log/slog"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/access/accesstest"
 	"github.com/gatehousehq/gatehouse/internal/activity"
 	grpcfront "github.com/gatehousehq/gatehouse/internal/front/grpc"
 	"github.com/gatehousehq/gatehouse/internal/openapi"
@@ -129,6 +134,48 @@ func TestOpenAPIPathsAreRead(t *testing.T) {
 			[]byte("key=me&status=429&id="+id))
 		if p != nil {
 			t.Errorf("%s: status %d %s, want it read", line, p.status, p.detail)
+		}
+	}
+}
+
+// TestOpenAPIHasQuotas asks for all that is described as a user who has as many connections as it may: just
+// what the document says is refused with 429 is.
+func TestOpenAPIHasQuotas(t *testing.T) {
+	document, err := openapi.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	policy := accesstest.Policy(t, "may: [{on: '*', do: manage}], at-most: {connections: 1}")
+	ours := newRig(t, Config{Users: access.NewUsers(policy, time.Now)})
+	ask := func(c *client, method, path string) (status int, body string) {
+		_, _ = fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer secret\r\n"+
+			"Content-Length: 0\r\n\r\n", strings.ToUpper(method), path)
+		resp, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatalf("%s %s: %v", method, path, err)
+		}
+		return resp.StatusCode, string(text)
+	}
+	first := ours.dial(t)
+	if status, body := ask(first, "get", whoamiPath); status != http.StatusOK {
+		t.Fatalf("the first connection: %d %s, want 200", status, body)
+	}
+	fill := strings.NewReplacer("{name}", "a", "{id}", "a", "{kind}", "lock", "{decision}", "d1x8k2")
+	for _, op := range document.Operations {
+		said := false
+		for _, r := range op.Responses {
+			said = said || r.Status == http.StatusTooManyRequests && strings.Contains(r.Description, "quota")
+		}
+		status, body := ask(ours.dial(t), op.Method, fill.Replace(op.Path))
+		refused := status == http.StatusTooManyRequests && strings.Contains(body, "quota of 1 connections")
+		if refused != said {
+			t.Errorf("%s %s: %d %s, described as a refusal by a quota: %t", op.Method, op.Path, status, body,
+				said)
 		}
 	}
 }
