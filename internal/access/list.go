@@ -141,8 +141,8 @@ func (u *User) Sees(keys []*gatehouse.Key) bool {
 	return true
 }
 
-// ShowRefusal makes the explanation of a refusal what the user may see: names and grants are called as the user
-// calls them.
+// ShowRefusal makes the explanation of a refusal what the user may see: names and grants are called as the
+// user calls them.
 func (u *User) ShowRefusal(d *gatehouse.Decision, keys []*gatehouse.Key, holders []gatehouse.HolderEntry) {
 	d.Message = u.Hide(d.Message)
 	for i := range holders {

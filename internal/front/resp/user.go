@@ -110,8 +110,8 @@ func (s *session) endLogin() {
 	}
 }
 
-// lookUpSender looks up who sends the next command, of which n bytes have come. It returns an error if that is
-// not known, and more was sent than may be until it is.
+// lookUpSender looks up who sends the next command, of which n bytes have come. It returns an error if that
+// is not known, and more was sent than may be until it is.
 func (s *session) lookUpSender(n int) error {
 	s.loop.sender = s.server.config.Users.Current(s.account().login)
 	if s.loop.sender != nil {
@@ -120,8 +120,8 @@ func (s *session) lookUpSender(n int) error {
 	return s.account().checkUnknown(n)
 }
 
-// user returns who sends the command that is being answered, nil if rights are off, and [access.Unknown] if it
-// is not known.
+// user returns who sends the command that is being answered, nil if rights are off, and [access.Unknown] if
+// it is not known.
 func (s *session) user() *access.User {
 	if s.account() != nil && s.loop.sender == nil {
 		return access.Unknown()
