@@ -18,6 +18,11 @@ import (
 // A queue that holds a delete must hold every waiting command: these are answered that the controller was
 // deleted, and a command after the delete starts again.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
+	// Most turns are alone: there are no others to overtake or to change anything for.
+	if len(queue) == 1 {
+		v := queueServer{now: now, kind: kind}
+		return v.serveTurn(&queue[0], s, 0)
+	}
 	var plenty *Room
 	return plenty.Serve(now, kind, s, queue)
 }
@@ -30,10 +35,6 @@ func (r *Room) Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) 
 	v := queueServer{now: now, kind: kind, room: r}
 	if r != nil && s != nil {
 		v.weight, v.holders = s.Weight(), Holders(s)
-	}
-	// Most turns are alone: there are no others to overtake or to change anything for.
-	if len(queue) == 1 {
-		return v.serveTurn(&queue[0], s, 0)
 	}
 	standing, ahead, changed := 0, int64(0), false
 	for i := range queue {

@@ -46,6 +46,7 @@ const shards = 64
 // A Gate answers commands from a store, and keeps those waiting that may wait. Make one with New.
 type Gate struct {
 	store  Store
+	atOnce atOnceStore // the store, if commands may be put to it without a change; otherwise nil
 	config Config
 	seed   maphash.Seed
 	shards [shards]shard
@@ -81,6 +82,10 @@ func New(store Store, config Config) *Gate {
 		config.Line = DefaultLine
 	}
 	g := &Gate{store: store, config: config, seed: maphash.MakeSeed()}
+	// An observer is told of requests, and a command that is decided at once has none.
+	if s, ok := store.(atOnceStore); ok && config.Observer == nil && s.ServesAtOnce(store) {
+		g.atOnce = s
+	}
 	for i := range g.shards {
 		g.shards[i].lines = make(map[gatehouse.Key]*line)
 	}
@@ -94,9 +99,10 @@ func New(store Store, config Config) *Gate {
 // A call is a request whose caller waits. Gates pool them to save allocations.
 type call struct {
 	request Request
-	alone   [1]*Request   // the request
-	round   *round        // for the request; nil after it went elsewhere with one
-	decided chan struct{} // has an element when the request was decided later
+	alone   [1]*Request     // the request
+	turn    [1]control.Turn // of the request's command, where that needs no change
+	round   *round          // for the request; nil after it went elsewhere with one
+	decided chan struct{}   // has an element when the request was decided later
 }
 
 func newCall() *call {
@@ -104,6 +110,7 @@ func newCall() *call {
 	// any more.
 	c := &call{decided: make(chan struct{}, 1)}
 	c.alone[0] = &c.request
+	c.turn[0].Command = &c.request.Command
 	c.request.Decided = func(*Request) { c.decided <- struct{}{} }
 	return c
 }
@@ -117,7 +124,13 @@ func (g *Gate) Do(
 	}
 	c := g.calls.Get().(*call)
 	r := &c.request
-	r.Key, r.Command, r.Decision = key, cmd, nil
+	r.Command = cmd
+	if g.atOnce != nil && g.decideAtOnce(key, c) {
+		d = c.turn[0].Decision
+		g.calls.Put(c)
+		return d, nil
+	}
+	r.Key, r.Decision = key, nil
 	if !g.prepareRequests(c.alone[:]) {
 		err = r.Err
 		g.calls.Put(c)
@@ -367,19 +380,4 @@ func (g *Gate) Close() {
 func (g *Gate) shardOf(key gatehouse.Key) *shard {
 	h := maphash.String(g.seed, key.Name) + uint64(key.Kind)
 	return &g.shards[h%shards]
-}
-
-// lineOf returns the line of key, nil if there is none.
-func (g *Gate) lineOf(key gatehouse.Key) *line {
-	// Both counts are read without a lock: most commands find no line, and must not contend for the shard.
-	if g.lines.Load() == 0 {
-		return nil
-	}
-	sh := g.shardOf(key)
-	if sh.count.Load() == 0 {
-		return nil
-	}
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.lines[key]
 }

@@ -47,6 +47,27 @@ type line struct {
 	grantLine // the grants that wait here
 }
 
+// lineOf returns the line of key, nil if there is none.
+func (g *Gate) lineOf(key gatehouse.Key) *line {
+	// Here and in findLine a count is read without a lock: most commands find no line, and must not contend
+	// for the shard.
+	if g.lines.Load() == 0 {
+		return nil
+	}
+	return g.findLine(key)
+}
+
+// findLine is lineOf when there are lines. It is apart so that the compiler can inline lineOf.
+func (g *Gate) findLine(key gatehouse.Key) *line {
+	sh := g.shardOf(key)
+	if sh.count.Load() == 0 {
+		return nil
+	}
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return sh.lines[key]
+}
+
 // Bounds of one batch, unless it must have every ticket, and of the rounds that one caller makes.
 const (
 	maxOfferWidth = 1024 // seen tickets of a batch

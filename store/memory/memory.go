@@ -162,6 +162,11 @@ func (s *Store) stateOf(sh *shard, key gatehouse.Key) control.State {
 
 // Apply serves the queue at one instant, as one change. Without a journal it calls Done before it returns.
 func (s *Store) Apply(c *control.Change) {
+	if s.ServeAtOnce(c.Key, c.Turns) {
+		c.Done(nil)
+		return
+	}
+	// What follows is for new names, scarce room and journals.
 	kind, hash := c.Key.Kind, s.hashOf(c.Key)
 	sh := s.shardAt(hash)
 	s.reclaimScarce(kind, isHeld(kind) && acquiresHold(c.Turns))
@@ -215,6 +220,38 @@ func (s *Store) Apply(c *control.Change) {
 			c.Turns[i].Err = nil
 		}
 	}
+}
+
+// ServesAtOnce reports whether ServeAtOnce may be called in place of the Apply of store: if that is s itself,
+// and not one that embeds it, and no journal must be told.
+func (s *Store) ServesAtOnce(store any) bool { return store == any(s) && s.journal == nil }
+
+// ServeAtOnce serves turns at one instant, as Apply does, if that is simple: the name is known, there is room
+// for all that they may keep, and no journal. It reports false if it is not, and has done nothing then.
+func (s *Store) ServeAtOnce(key gatehouse.Key, turns []control.Turn) (served bool) {
+	if s.journal != nil || s.scarceRoom(key.Kind, len(turns)) != nil {
+		return false
+	}
+	hash := s.hashOf(key)
+	sh := s.shardAt(hash)
+	sh.mu.Lock()
+	e := sh.find(key, hash)
+	if e == nil || e.state == nil {
+		sh.mu.Unlock()
+		return false
+	}
+	old := e.state
+	before := sizeOf(old)
+	state := control.Serve(s.now(), key.Kind, old, turns)
+	if state != old {
+		e.state = state // otherwise it has changed in place, and is there already
+	}
+	after := sizeOf(state)
+	if before != after {
+		s.countSize(key.Kind, before, after)
+	}
+	sh.mu.Unlock()
+	return true
 }
 
 // maxTries is how often room is made for one command, which other commands may take each time.
