@@ -17,22 +17,23 @@ import (
 // A responder turns the decision on one request into its response, in the form that the request asked for. It
 // is a copy of all that this takes: a request that waits is gone by the time of its answer.
 type responder struct {
-	key     gatehouse.Key
-	op      gatehouse.Op
-	maxWait time.Duration
-	holder  string
-	holds   bool // a grant is a hold, until it is released or expires
-	v1      bool
-	stream  bool // the outcome is an event
+	key       gatehouse.Key
+	maxWait   time.Duration
+	holder    string
+	origin    string  // of a web page that may read the answer
+	requestID string  // empty if it has none
+	levels    *levels // of a request with parents; nil for all others
+	began     time.Duration
+
+	// What is small is together, as each waiter has a responder.
 	answerOptions
-	wantsJSON  bool   // refusals as application/problem+json
-	origin     string // of a web page that may read the answer
-	closeAfter bool   // the connection ends with the answer
+	op         gatehouse.Op
+	holds      bool // a grant is a hold, until it is released or expires
+	v1         bool
+	stream     bool // the outcome is an event
+	wantsJSON  bool // refusals as application/problem+json
+	closeAfter bool // the connection ends with the answer
 	http10     bool
-	levels     *levels // of a request with parents; nil for all others
-	scratch    []byte  // to put headers together in; nil will do
-	requestID  string  // empty if it has none
-	began      time.Duration
 }
 
 // newResponder returns a responder to the sender of a request.
@@ -51,7 +52,7 @@ func (r *responder) answersTo(request *httpRequest, refusal int) {
 	cmd := &request.Command
 	r.op, r.maxWait, r.holder, r.holds = cmd.Op, cmd.MaxWait, cmd.Holder, request.acquiresHold()
 	r.answerOptions = request.answerOptions
-	r.refusalStatus = cmp.Or(r.refusalStatus, refusal)
+	r.refusalStatus = cmp.Or(r.refusalStatus, int16(refusal)) // one of two
 }
 
 // outcomeStatuses are the statuses of outcomes other than a grant. A request or the configuration may ask for
@@ -125,7 +126,7 @@ func (r *responder) denialOf(d *gatehouse.Decision) rejection {
 	f := rejection{status: outcomeStatuses[d.Outcome], detail: r.denialText(d), code: d.Outcome.String()}
 	// Only a refusal is a matter of time or of configuration. Other outcomes keep their status.
 	if d.Outcome == gatehouse.Refused {
-		f.status = cmp.Or(r.refusalStatus, f.status)
+		f.status = cmp.Or(int(r.refusalStatus), f.status)
 		f.violated, f.number = r.refusedPolicies(d), d.Number
 		f.more = r.levels.moreJSON()
 		if d.RetryAfter != gatehouse.Forever {

@@ -178,8 +178,8 @@ type Server struct {
 	waiterPool   sync.Pool
 	grantPool    sync.Pool
 	bodyPool     sync.Pool
-	parkedConns  parkedSet
-	pacedConns   sync.Map // every *pacedConn, for the end
+	parkedConns  connSet[*parkedConn]
+	pacedConns   connSet[*pacedConn] // all of them, parked or not
 	stopping     atomic.Bool
 	patient      patienceLimit
 	open         atomic.Int64
@@ -224,7 +224,6 @@ func New(config Config) (*Server, error) {
 	s.sources.Most = config.ConnsPerAddress
 	s.allClosed = make(chan struct{})
 	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
-	s.parkedConns.conns = make(map[*parkedConn]struct{})
 	s.writers.maxBusy = runtime.GOMAXPROCS(0)
 	s.requestPool.New = func() any { return new(httpRequest) }
 	s.waiterPool.New = func() any { return newWaiter(s) }
@@ -304,11 +303,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
 	s.drainListeners(ctx)
 	s.closeListeners()
-	s.pacedConns.Range(func(c, _ any) bool {
-		c.(*pacedConn).cutIdle()
-		return true
-	})
-	s.parkedConns.drainConns(ctx)
+	s.pacedConns.forEach((*pacedConn).cutIdle)
+	s.drainParked(ctx)
 	// The HTTP library closes idle connections even if a request has arrived on them. So it is shut down when
 	// none is left.
 	select {

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 	"unicode"
+	"unique"
 
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/valyala/fasthttp"
@@ -74,7 +75,7 @@ func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) 
 		host = named // RFC 9112, section 3.2.2
 	}
 	// All requests of a connection nearly always have the same Host, so one comparison does.
-	if c != nil && len(host) > 0 && string(host) == c.knownHost {
+	if c != nil && c.knownHost != (unique.Handle[string]{}) && string(host) == c.knownHost.Value() {
 		return true
 	}
 	switch {
@@ -82,7 +83,7 @@ func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) 
 		return true
 	case s.hosts.hasHost(host):
 		if c != nil && len(host) <= maxHostLength {
-			c.knownHost = string(host)
+			c.knownHost = unique.Make(string(host))
 		}
 		return true
 	case isHealthPath(path), !loopback && s.isPageRequest(ctx, path):

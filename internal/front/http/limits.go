@@ -33,7 +33,8 @@ func writeLimitHeaders(resp *fasthttp.Response, r *responder, d *gatehouse.Decis
 	}
 	p := ratelimit.OnlyPolicy(r.key.Kind, d)
 	// Both fields use the same scratch: the response keeps a copy of each.
-	fields := p.AppendPolicy(r.scratch[:0])
+	var scratch [96]byte
+	fields := p.AppendPolicy(scratch[:0])
 	setHeader(resp, ratelimit.PolicyHeader, fields)
 	setHeader(resp, ratelimit.LimitHeader, p.AppendLimit(fields[:0]))
 }

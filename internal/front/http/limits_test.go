@@ -203,7 +203,7 @@ func TestAnsweringMakesNoGarbage(t *testing.T) {
 		if _, p := r.readRequest([]byte("GET"), path, query); p != nil {
 			t.Fatal(p.detail)
 		}
-		reply := responder{key: r.Key, op: r.Command.Op, scratch: r.scratch[:]}
+		reply := responder{key: r.Key, op: r.Command.Op}
 		resp.Reset()
 		reply.writeDecision(&resp, &d, nil)
 	}

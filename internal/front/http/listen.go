@@ -56,7 +56,7 @@ func (s *Server) admitPaced(paced *pacedConn) (net.Conn, error) {
 		}
 		return nil, refusal
 	}
-	s.pacedConns.Store(paced, struct{}{})
+	s.pacedConns.addConn(paced)
 	paced.startTimer(fresh)
 	// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.
 	if s.listenersEnded.Load() {

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+	"unique"
 
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/peer"
@@ -30,8 +31,8 @@ import (
 // While the connection is parked, it has no timer.
 type pacedConn struct {
 	net.Conn
-	server    *Server
-	closeOnce sync.Once
+	server *Server
+	closed atomic.Bool
 
 	// activity holds what the connection is doing in its last two bits, and above them how often that has
 	// changed. Only the goroutine that serves the connection writes it.
@@ -42,8 +43,9 @@ type pacedConn struct {
 	loopback bool    // it was accepted on a loopback address
 
 	healthAlone bool // it is of ServeHealth
+	cut         bool // by cutConn; guarded by mu
 
-	knownHost string // the last Host that passed checkHost
+	knownHost unique.Handle[string] // the last Host that passed checkHost; mostly that of all
 
 	caller atomic.Pointer[access.Caller] // nil if rights are off, or before the first request
 
@@ -56,10 +58,9 @@ type pacedConn struct {
 
 	mu           sync.Mutex
 	timer        *time.Timer // nil while the connection is parked or closed
-	lastActivity uint32      // activity at the last check
-	checks       int         // how many checks in a row have seen lastActivity
-	cut          bool        // by cutConn
 	unsent       []*waiter   // with the holds whose answers were not written yet
+	lastActivity uint32      // activity at the last check
+	checks       uint32      // how many checks in a row have seen lastActivity
 }
 
 // The activities of a connection.
@@ -274,16 +275,16 @@ func (c *pacedConn) Close() error {
 		p.waiter.parkConn(p)
 		return nil
 	}
-	c.closeOnce.Do(func() {
+	if !c.closed.Swap(true) {
 		c.stopTimer()
 		c.server.countClosed(c.Conn)
-		c.server.pacedConns.Delete(c)
+		c.server.pacedConns.removeConn(c)
 		c.releaseCharged()
 		c.caller.Load().End()
 		if p != nil {
 			p.waiter.onHangup()
 		}
-	})
+	}
 	// Close first: no answer may leave after its grant was taken back.
 	err := c.Conn.Close()
 	c.undoUnsent(c.takeUnsent())

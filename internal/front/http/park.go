@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -171,7 +169,7 @@ func (p *parkedConn) awaitRequest() {
 	}
 	p.idleTimer = time.AfterFunc(p.server.config.IdleTimeout, p.closeParked)
 	p.mu.Unlock()
-	// drainConns may have looked before the timer was set and taken this connection for a waiting one. So
+	// drainParked may have looked before the timer was set and taken this connection for a waiting one. So
 	// it looks for itself; a request that has arrived is still served.
 	stopped := p.server.stopping.Load() && !peer.Ask(p.pacedConn, peer.Unread)
 	if stopped || p.server.poller.awaitData(p) != nil {
@@ -259,34 +257,11 @@ func (p *parkedConn) closeParked() {
 	_ = p.Close()
 }
 
-// A parkedSet holds the parked connections, so that Shutdown can find them.
-type parkedSet struct {
-	mu    sync.Mutex
-	conns map[*parkedConn]struct{}
-	empty chan struct{} // closed when the last one is removed; nil unless drainConns waits for that
-}
-
-func (l *parkedSet) addConn(p *parkedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.conns[p] = struct{}{}
-}
-
-func (l *parkedSet) removeConn(p *parkedConn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, p)
-	if l.empty != nil && len(l.conns) == 0 {
-		close(l.empty)
-		l.empty = nil
-	}
-}
-
-// drainConns closes the connections that are idle and waits until the others have been answered. When ctx
-// ends first, it closes those too.
-func (l *parkedSet) drainConns(ctx context.Context) {
+// drainParked closes the parked connections that are idle and waits until the others have been answered. When
+// ctx ends first, it closes those too.
+func (s *Server) drainParked(ctx context.Context) {
 	// A client whose request has arrived unread cannot know whether it took effect, so it is served.
-	l.forEach(func(p *parkedConn) {
+	s.parkedConns.forEach(func(p *parkedConn) {
 		p.mu.Lock()
 		idle := p.waiter == nil && p.idleTimer != nil
 		p.mu.Unlock()
@@ -294,29 +269,9 @@ func (l *parkedSet) drainConns(ctx context.Context) {
 			p.closeParked()
 		}
 	})
-	// Set only after the loop: the connections that are left wait for an answer.
-	l.mu.Lock()
-	empty := make(chan struct{})
-	if len(l.conns) == 0 {
-		close(empty)
-	} else {
-		l.empty = empty
-	}
-	l.mu.Unlock()
-	select {
-	case <-empty:
-	case <-ctx.Done():
-		l.forEach((*parkedConn).closeParked)
-	}
-}
-
-// forEach calls do for a copy of the set. It holds no lock meanwhile, as do may remove connections.
-func (l *parkedSet) forEach(do func(*parkedConn)) {
-	l.mu.Lock()
-	conns := slices.Collect(maps.Keys(l.conns))
-	l.mu.Unlock()
-	for _, p := range conns {
-		do(p)
+	// The connections that are left wait for an answer.
+	if !s.parkedConns.awaitEmpty(ctx) {
+		s.parkedConns.forEach((*parkedConn).closeParked)
 	}
 }
 

@@ -23,8 +23,7 @@ type httpRequest struct {
 
 	answerOptions
 
-	form    params.Values // of the query and the body
-	scratch [96]byte      // for the answer's headers
+	form params.Values // of the query and the body
 }
 
 // acquiresHold reports whether the request acquires a hold, which lasts until it is released or expires.
@@ -199,8 +198,8 @@ func decodePercent(raw []byte, query bool) (text []byte, ok bool) {
 
 // The answerOptions say how a request wants to be answered. They do not change what is done.
 type answerOptions struct {
-	refusalStatus int  // the status of a refusal; 0 means the server's default
-	details       bool // every decision is answered with 200 and a JSON object
+	refusalStatus int16 // the status of a refusal; 0 means the server's default
+	details       bool  // every decision is answered with 200 and a JSON object
 }
 
 // optionNames are the parameters of answerOptions.
@@ -223,7 +222,7 @@ func (w *answerOptions) setOption(name, value []byte) (known bool, err error) {
 	return false, nil
 }
 
-func parseRefusal(value []byte) (status int, err error) {
+func parseRefusal(value []byte) (status int16, err error) {
 	switch string(value) {
 	case "408":
 		return fasthttp.StatusRequestTimeout, nil

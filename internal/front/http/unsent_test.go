@@ -60,10 +60,7 @@ func (r *rig) untilHungUp(t *testing.T) {
 	t.Helper()
 	gone := false
 	for end := time.Now().Add(20 * time.Second); !gone && time.Now().Before(end); {
-		r.pacedConns.Range(func(c, _ any) bool {
-			gone = gone || clientGone(c.(*pacedConn))
-			return !gone
-		})
+		r.pacedConns.forEach(func(c *pacedConn) { gone = gone || clientGone(c) })
 	}
 	if !gone {
 		t.Error("no client is seen to be gone")

@@ -44,8 +44,8 @@ type waiter struct {
 
 	mu          sync.Mutex
 	early       chan struct{} // closed by onDecision; nil unless the handler waits for that
-	late        bool          // the decision was not there at once
 	conn        *parkedConn   // nil while the request's handler still runs
+	late        bool          // the decision was not there at once
 	hasDecision bool          // the request is decided, or the task is done
 	finished    bool          // answered, or its client is gone
 	decidedAt   time.Duration // by the clock of the metrics, if it was not at once
@@ -84,7 +84,6 @@ func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender)
 	w.Key, w.Command, w.Decision = r.Key, r.Command, w.room
 	w.responder = w.server.newResponder(ctx, from)
 	w.responder.answersTo(r, w.server.config.Refusal)
-	w.responder.scratch = r.scratch[:]
 	w.early, w.late, w.hasDecision, w.decidedAt, w.stream = nil, false, false, 0, nil
 }
 
@@ -212,7 +211,6 @@ func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
 	// The library first sends the answers to earlier requests of a pipeline. When that fails, it closes the
 	// connection at once, which takes the request out of line.
 	p.parking.Store(p)
-	w.responder.scratch = nil // it is another request's soon
 	ctx.HijackSetNoResponse(true)
 	// Behind this the library gives its buffer back and closes the connection, which parks it.
 	ctx.Hijack(func(hijacked net.Conn) { p.keepUnread(conn, hijacked) })
