@@ -21,7 +21,8 @@ type Pass struct {
 	Protocol string
 
 	user  *User
-	fresh bool // it began a hold, if it is granted
+	left  bool   // it asks for nothing any more
+	fence uint64 // of the hold, or the grant, that it was granted
 }
 
 // User returns who the command is from, nil if rights are off.
@@ -54,8 +55,7 @@ func (u *User) enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 		return Pass{}, err
 	}
 	cmd.Origin = u.originOf(cmd.Origin)
-	fresh, err := u.begin(*key, cmd)
-	return Pass{user: u, fresh: fresh}, err
+	return Pass{user: u}, u.begin(*key, cmd)
 }
 
 // originOf is the origin of a request of the user.
@@ -118,20 +118,25 @@ func (u *User) translate(key *gatehouse.Key, cmd *gatehouse.Command) error {
 }
 
 // begin counts the name and the hold that a command may begin.
-func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command) (fresh bool, err error) {
+func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command) error {
 	if u.most.Names == 0 && u.most.Holders == 0 || !mayBegin(key.Kind, cmd.Op) {
-		return false, nil
+		return nil
 	}
 	at := u.now()
 	if u.most.Names > 0 {
 		if err := u.beginName(key, at); err != nil {
-			return false, err
+			return err
 		}
 	}
-	if u.most.Holders > 0 && cmd.Op == gatehouse.OpAcquire && holds(key.Kind) {
-		return u.beginHold(key, cmd.Holder, at)
+	if u.asksHold(key.Kind, cmd.Op) {
+		return u.askHold(holdKey{key, cmd.Holder}, at)
 	}
-	return false, nil
+	return nil
+}
+
+// asksHold reports whether an operation asks for a hold that counts.
+func (u *User) asksHold(kind gatehouse.Kind, op gatehouse.Op) bool {
+	return u.most.Holders > 0 && op == gatehouse.OpAcquire && holds(kind)
 }
 
 // Leave notes what became of a command that Enter has let in, and makes its decision, or the error in its
@@ -147,7 +152,7 @@ func (e *Pass) Leave(
 		d = nil
 	}
 	if u.most.Names > 0 || u.most.Holders > 0 {
-		u.settle(key, cmd, d)
+		e.leave(key, cmd, d)
 	}
 	if d == nil {
 		return u.HideError(err)
@@ -182,11 +187,43 @@ func (e *Pass) countForbidden(key gatehouse.Key) {
 	_ = u.CountRefused(key, err)
 }
 
+// leave counts what became of a command. d is nil if there is no decision.
+func (e *Pass) leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Decision) {
+	if e.left { // what it was granted is taken back
+		return
+	}
+	e.left = true
+	e.user.settle(key, cmd, d)
+	if d != nil && d.Outcome == gatehouse.Granted {
+		e.fence = d.Fence
+	}
+	e.endAsking(key, cmd)
+}
+
+// endAsking ends the asking for a hold.
+func (e *Pass) endAsking(key gatehouse.Key, cmd *gatehouse.Command) {
+	if e.user.asksHold(key.Kind, cmd.Op) {
+		e.user.usage.mu.Lock()
+		defer e.user.usage.mu.Unlock()
+		e.user.usage.holds.endAsking(holdKey{key, cmd.Holder})
+	}
+}
+
 // TakeBack notes that what a command was granted is taken back, as its client is gone. It may come after
 // Leave.
 func (e *Pass) TakeBack(key gatehouse.Key, cmd *gatehouse.Command) {
-	if e.user != nil && e.fresh {
-		e.user.endHold(key, cmd.Holder)
+	if e.user == nil || !e.user.asksHold(key.Kind, cmd.Op) {
+		return
+	}
+	if !e.left {
+		e.left = true
+		e.endAsking(key, cmd)
+		return
+	}
+	e.user.usage.mu.Lock()
+	defer e.user.usage.mu.Unlock()
+	if e.fence != 0 {
+		e.user.usage.holds.takeBack(holdKey{key, cmd.Holder}, e.fence)
 	}
 }
 

@@ -45,20 +45,44 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		cmd.ID = u.Name + ownerMark + cmd.ID
 	}
 	cmd.Origin = u.originOf(cmd.Origin)
-	pass := Pass{user: u}
+	return Pass{user: u}, u.beginGrant(cmd)
+}
+
+// beginGrant counts the names, the holds and the record that a grant may begin, or none of them.
+func (u *User) beginGrant(cmd *gatehouse.GrantCommand) error {
 	for i := range cmd.Want {
 		one := memberCommand(cmd, &cmd.Want[i])
-		fresh, err := u.begin(cmd.Want[i].Key, &one)
-		if err != nil {
-			// Nothing is taken, so that what was counted before is not either.
-			pass.leaveGrant(cmd, nil)
+		if err := u.begin(cmd.Want[i].Key, &one); err != nil {
+			u.endAskingGrant(cmd, i)
 			asked := cmd.Want[i].Key
 			asked.Name, _ = u.Outside(asked.Name)
-			return Pass{}, u.CountRefused(asked, err)
+			return u.CountRefused(asked, err)
 		}
-		pass.fresh = pass.fresh || fresh
 	}
-	return pass, nil
+	if !u.asksRecord(cmd) {
+		return nil
+	}
+	err := u.askRecord(cmd.ID, u.now())
+	if err != nil {
+		u.endAskingGrant(cmd, len(cmd.Want))
+	}
+	return u.CountRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
+}
+
+// asksRecord reports whether a command asks for a grant whose record counts.
+func (u *User) asksRecord(cmd *gatehouse.GrantCommand) bool {
+	return u.most.Names > 0 && cmd.Op == gatehouse.OpAcquire && cmd.ID != ""
+}
+
+// endAskingGrant ends the asking for the holds of the first n names.
+func (u *User) endAskingGrant(cmd *gatehouse.GrantCommand, n int) {
+	u.usage.mu.Lock()
+	defer u.usage.mu.Unlock()
+	for i := range cmd.Want[:n] {
+		if key := cmd.Want[i].Key; u.asksHold(key.Kind, cmd.Op) {
+			u.usage.holds.endAsking(holdKey{key, cmd.ID})
+		}
+	}
 }
 
 // JudgeGrant returns what judges the names of a grant that is there before a command on it takes effect; nil
@@ -127,9 +151,11 @@ func (e *Pass) LeaveGrant(
 // leaveGrant notes how long what a grant began counts. d is nil if there is no decision.
 func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
 	u := e.user
-	if u.most.Names == 0 && u.most.Holders == 0 {
+	if u.most.Names == 0 && u.most.Holders == 0 || e.left {
 		return
 	}
+	e.left = true
+	defer e.endAskingGrant(cmd)
 	one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
 	// What is told of one that was not given may be about another grant with its id.
 	if d == nil || d.Outcome != gatehouse.Granted {
@@ -145,14 +171,38 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 			Fence: d.Fence,
 		})
 	}
+	u.settleRecord(cmd, d)
+	e.fence = d.Fence
+}
+
+// endAskingGrant is endAsking for a command about several names.
+func (e *Pass) endAskingGrant(cmd *gatehouse.GrantCommand) {
+	e.user.endAskingGrant(cmd, len(cmd.Want))
+	if e.user.asksRecord(cmd) {
+		e.user.usage.mu.Lock()
+		defer e.user.usage.mu.Unlock()
+		e.user.usage.names.endAsking(recordKey(cmd.ID))
+	}
 }
 
 // TakeBackGrant is TakeBack for a command about several names.
 func (e *Pass) TakeBackGrant(cmd *gatehouse.GrantCommand) {
-	if e.user == nil || !e.fresh {
+	if e.user == nil || cmd.Op != gatehouse.OpAcquire {
 		return
 	}
-	for i := range cmd.Want {
-		e.user.endHold(cmd.Want[i].Key, cmd.ID)
+	if !e.left {
+		e.left = true
+		e.endAskingGrant(cmd)
+		return
 	}
+	if e.fence == 0 {
+		return
+	}
+	v := e.user.usage
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for i := range cmd.Want {
+		v.holds.takeBack(holdKey{cmd.Want[i].Key, cmd.ID}, e.fence)
+	}
+	v.names.takeBack(recordKey(cmd.ID), e.fence)
 }

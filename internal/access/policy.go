@@ -48,7 +48,7 @@ type Users struct {
 
 	failures failureCounts
 
-	gate       gatehouse.Gate // what has begun is looked up by it; nil if it is not
+	gate       lookUpGate // what has begun is looked up by it; nil if it is not
 	recounting atomic.Bool
 
 	refusePlain bool

@@ -1,7 +1,6 @@
 package access
 
 import (
-	"cmp"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -194,58 +193,44 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 	v := u.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if _, known := v.names.all[key]; known {
-		return nil
-	}
-	if !v.names.hasRoom(u.most.Names, now) {
+	_, known := v.names.all[key]
+	if !known && !v.names.hasRoom(u.most.Names, now) {
 		u.users.startRecount(v, now)
 		return u.overQuota("names", u.most.Names)
 	}
-	v.names.set(key, begun{until: now + int64(nameAtLeast)})
+	v.names.extend(key, now+int64(nameAtLeast))
 	return nil
 }
 
 // nameAtLeast is how long a name counts that a command has asked about: as long as it takes to be answered.
 const nameAtLeast = 10 * time.Second
 
-// beginHold looks whether there is room for one more hold.
-func (u *User) beginHold(key gatehouse.Key, holder string, now int64) (fresh bool, err error) {
+// askHold counts a hold that is asked for, unless there are too many.
+func (u *User) askHold(one holdKey, now int64) error {
 	v := u.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	one := holdKey{key, holder}
-	if _, known := v.holds.all[one]; known {
-		return false, nil
+	if v.holds.ask(one, u.most.Holders, now) {
+		return nil
 	}
-	if !v.holds.hasRoom(u.most.Holders, now) {
-		u.users.startRecount(v, now)
-		return false, u.overQuota("holders", u.most.Holders)
-	}
-	// It counts from here on, as many may be asked for at the same time.
-	v.holds.set(one, begun{until: pending})
-	return true, nil
+	u.users.startRecount(v, now)
+	return u.overQuota("holders", u.most.Holders)
 }
 
-// endHold ends a hold.
-func (u *User) endHold(key gatehouse.Key, holder string) {
-	u.usage.mu.Lock()
-	defer u.usage.mu.Unlock()
-	delete(u.usage.holds.all, holdKey{key, holder})
-}
-
-// Instants that do not come: of a hold that does not end, and of one that was asked for.
-const (
-	forever = 1<<63 - 1
-	pending = forever - 1
-)
-
-// endOf is the instant after a time from now on.
-func endOf(now int64, after time.Duration) int64 {
-	if after < 0 || int64(after) > forever-now {
-		return forever
+// askRecord counts the record of a grant that is asked for as a name, unless there are too many.
+func (u *User) askRecord(id string, now int64) error {
+	v := u.usage
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.names.ask(recordKey(id), u.most.Names, now) {
+		return nil
 	}
-	return now + int64(after)
+	u.users.startRecount(v, now)
+	return u.overQuota("names", u.most.Names)
 }
+
+// recordKey is what the record of a grant is counted by.
+func recordKey(id string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Grant, Name: id} }
 
 // mayBegin reports whether an operation may begin a name: what only gives back begins none.
 func mayBegin(kind gatehouse.Kind, op gatehouse.Op) bool {
@@ -267,35 +252,54 @@ func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.De
 		return
 	}
 	// A name may have been dropped while the command waited in line. What it is granted counts all the same.
-	name, known := v.names.all[key]
+	_, known := v.names.all[key]
 	if known || granted && u.most.Names > 0 && mayBegin(key.Kind, cmd.Op) {
-		name.until = max(name.until, endOf(now, nameLasts(cmd, d)))
-		v.names.set(key, name)
+		v.names.extend(key, endOf(now, nameLasts(cmd, d)))
 	}
-	one := holdKey{key, cmd.Holder}
-	hold := v.holds.all[one]
-	switch {
-	case u.most.Holders == 0 || !holds(key.Kind):
-	case granted && (cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew):
-		v.holds.set(one, begun{endOf(now, d.ExpiresAfter), cmp.Or(d.Fence, hold.fence)})
-	case granted && cmd.Op == gatehouse.OpRelease:
-		delete(v.holds.all, one)
-	// An acquire that fails leaves a hold that was there before.
-	case cmd.Op == gatehouse.OpAcquire && hold.until == pending:
-		delete(v.holds.all, one)
+	// A hold that an acquire asked for and was not granted is dropped by endAsking.
+	if u.most.Holders == 0 || !holds(key.Kind) || !granted {
+		return
+	}
+	switch one := (holdKey{key, cmd.Holder}); cmd.Op {
+	case gatehouse.OpAcquire:
+		v.holds.grant(one, endOf(now, d.ExpiresAfter), d.Fence)
+	case gatehouse.OpRenew:
+		v.holds.renew(one, endOf(now, d.ExpiresAfter), d.Fence)
+	case gatehouse.OpRelease:
+		v.holds.drop(one)
+	}
+}
+
+// settleRecord notes how long the record of a grant counts after a command on it that was granted.
+func (u *User) settleRecord(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision) {
+	if u.most.Names == 0 || cmd.ID == "" {
+		return
+	}
+	v, now := u.usage, u.now()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	// It is remembered for a while behind its end.
+	remembered := min(max(d.ExpiresAfter, gatehouse.MinRemembered), gatehouse.MaxRemembered)
+	switch key := recordKey(cmd.ID); cmd.Op {
+	case gatehouse.OpAcquire:
+		v.names.grant(key, endOf(now, d.ExpiresAfter+remembered), d.Fence)
+	case gatehouse.OpRenew:
+		v.names.renew(key, endOf(now, d.ExpiresAfter+remembered), d.Fence)
+	case gatehouse.OpRelease:
+		v.names.shorten(key, endOf(now, gatehouse.MaxRemembered))
 	}
 }
 
 // forgetName ends the counting of a name that was deleted, and of all holds of it. Acquires under way go on.
 // The lock is held.
 func (v *usage) forgetName(key gatehouse.Key) {
-	delete(v.names.all, key)
+	v.names.drop(key)
 	if !holds(key.Kind) {
 		return
 	}
-	for one, c := range v.holds.all {
-		if one.key == key && c.until != pending {
-			delete(v.holds.all, one)
+	for one := range v.holds.all {
+		if one.key == key {
+			v.holds.drop(one)
 		}
 	}
 }

@@ -8,52 +8,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// This file is how quotas count. What a user begins counts until its time is over. It may end before:
-// released at another server, deleted, evicted. Only the store knows that, so that what a user has begun is
-// looked up when that is as much as it may have.
-
-// A begun is one name or hold that a user has begun.
-type begun struct {
-	until int64  // by elapsed
-	fence uint64 // of a hold
-}
-
-// A begunSet is what counts until it ends. Make one with newBegunSet.
-type begunSet[K comparable] struct {
-	all map[K]begun
-	due int64 // nothing ends before, by elapsed
-}
-
-func newBegunSet[K comparable]() begunSet[K] { return begunSet[K]{make(map[K]begun), forever} }
-
-func (t *begunSet[K]) set(key K, c begun) {
-	t.all[key] = c
-	t.due = min(t.due, c.until)
-}
-
-// sweep drops what has ended.
-func (t *begunSet[K]) sweep(now int64) {
-	// A user at its quota who asks on and on must not have all of it looked at each time.
-	if now < t.due {
-		return
-	}
-	t.due = forever
-	for key, c := range t.all {
-		if c.until <= now {
-			delete(t.all, key)
-		} else {
-			t.due = min(t.due, c.until)
-		}
-	}
-}
-
-// hasRoom reports whether there are fewer than that.
-func (t *begunSet[K]) hasRoom(most, now int64) bool {
-	if int64(len(t.all)) >= most {
-		t.sweep(now)
-	}
-	return int64(len(t.all)) < most
-}
+// What a user has begun may end before its time: released at another server, deleted, evicted. Only the store
+// knows that, so that what a user has begun is looked up when that is as much as it may have.
 
 // The limits of looking up.
 const (
@@ -62,8 +18,14 @@ const (
 	recountPatience = 10 * time.Second
 )
 
+// A lookUpGate tells what is left of what users have begun.
+type lookUpGate interface {
+	gatehouse.Gate
+	DoGrant(context.Context, gatehouse.GrantCommand) (gatehouse.GrantDecision, error)
+}
+
 // LookUp has what users have begun looked up by a gate. It is called before the users are used.
-func (u *Users) LookUp(by gatehouse.Gate) { u.gate = by }
+func (u *Users) LookUp(by lookUpGate) { u.gate = by }
 
 // startRecount has a user's names and holds looked up, unless that was done just now. The lock of v is held.
 func (u *Users) startRecount(v *usage, now int64) {
@@ -84,7 +46,7 @@ func (u *Users) startRecount(v *usage, now int64) {
 // A recount looks up what a user has begun.
 type recount struct {
 	ctx   context.Context
-	gate  gatehouse.Gate
+	gate  lookUpGate
 	usage *usage
 	left  int // questions that may be asked
 }
@@ -99,27 +61,44 @@ func (r *recount) ask(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.Dec
 	return d, err == nil
 }
 
+// isMissing reports whether the store has no such name, or no such grant. ok is false if it did not answer,
+// or was asked enough.
+func (r *recount) isMissing(key gatehouse.Key) (missing, ok bool) {
+	if key.Kind != gatehouse.Grant {
+		d, ok := r.ask(key, gatehouse.Command{Op: gatehouse.OpStats})
+		return d.Outcome == gatehouse.Missing, ok
+	}
+	if r.left == 0 {
+		return false, false
+	}
+	r.left--
+	d, err := r.gate.DoGrant(r.ctx, gatehouse.GrantCommand{Op: gatehouse.OpPeek, ID: key.Name})
+	return d.Outcome == gatehouse.Missing, err == nil
+}
+
 // lookUpNames drops the names that the store has no more. A name that is begun just now is counted again when
 // its request is answered.
 func (r *recount) lookUpNames() {
 	v := r.usage
 	v.mu.Lock()
 	names := make([]gatehouse.Key, 0, min(r.left, len(v.names.all)))
-	for key := range v.names.all { // in another order each time, so that all have their turn
+	for key, c := range v.names.all { // in another order each time, so that all have their turn
 		if len(names) == cap(names) {
 			break
 		}
-		names = append(names, key)
+		if c.asked == 0 {
+			names = append(names, key)
+		}
 	}
 	v.mu.Unlock()
 	for _, key := range names {
-		d, ok := r.ask(key, gatehouse.Command{Op: gatehouse.OpStats})
+		missing, ok := r.isMissing(key)
 		if !ok {
 			return
 		}
-		if d.Outcome == gatehouse.Missing {
+		if missing {
 			v.mu.Lock()
-			delete(v.names.all, key)
+			v.names.drop(key)
 			v.mu.Unlock()
 		}
 	}
@@ -132,7 +111,7 @@ func (r *recount) lookUpHolds() {
 	v.mu.Lock()
 	for one, c := range v.holds.all {
 		switch {
-		case c.until == pending:
+		case c.asked > 0:
 			continue
 		case held[one.key] == nil && len(held) == r.left:
 			continue

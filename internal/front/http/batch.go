@@ -66,9 +66,6 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 			c.Command.Origin = s.noteOrigin(from) // its own, as each is decided by itself
 		}
 	}
-	if from.user != nil {
-		b.enterUser(from.user, peer.Source(ctx.Conn()))
-	}
 	w := &waiter{server: s, task: b, responder: s.newResponder(ctx, from)}
 	// Room for the shortest answer is taken in advance. What was done cannot be taken back when there is
 	// none.
@@ -78,6 +75,10 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 			return
 		}
 		w.charged = size
+	}
+	// Behind all that may refuse the batch: what is let in is counted until it is decided.
+	if from.user != nil {
+		b.enterUser(from.user, peer.Source(ctx.Conn()))
 	}
 	b.done = func() { w.onDecision(nil) }
 	b.submitCommands()

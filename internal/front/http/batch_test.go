@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/access/accesstest"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 )
@@ -189,5 +192,27 @@ func TestBatchWithoutRoom(t *testing.T) {
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("with room for %d bytes the answer is %.200s, want %s", most, got, want)
 		}
+	}
+}
+
+// A batch that is refused for want of room counts for nothing: its user can begin what the quota allows.
+func TestBatchWithoutRoomCountsNothing(t *testing.T) {
+	policy := accesstest.Policy(t, "may: [{on: '*', do: use}], at-most: {holders: 1}")
+	r := newRig(t, Config{Budget: budget.New(16 << 10), Users: access.NewUsers(policy, time.Now)})
+	commands := []string{`{"lock":"1","op":"acquire","key":"k","expires":0}`}
+	for range 200 {
+		commands = append(commands, `{"counter":"c","op":"value"}`)
+	}
+	ask := func(body string) string {
+		got, _ := r.visit(t, strings.Replace(postText(batchPath, body), "\r\n",
+			"\r\nAuthorization: Bearer secret\r\n", 1))
+		return got
+	}
+	if got := ask(batchOf(commands...)); !strings.HasPrefix(got, "503 ") {
+		t.Errorf("a batch without room: %.200s, want 503", got)
+	}
+	other := strings.Replace(commands[0], "1", "2", 1)
+	if got := ask(batchOf(other)); !strings.Contains(got, `"granted":true`) {
+		t.Errorf("a batch of one lock behind it: %s, want it granted", got)
 	}
 }

@@ -1,0 +1,151 @@
+package access
+
+import "time"
+
+// This file is how quotas count names and holds. Each counts from when a request asks for it, as many may be
+// asked for at the same time, until its time is over:
+//
+//	            ask               grant, to its end
+//	  (none) ---------> pending ---------------------> begun
+//	    ^                  |                             |
+//	    '------------------'-----------------------------'
+//	        endAsking,              drop, sweep
+//	        by the last that asked
+
+// Instants that do not come: of what does not end, and of what is only asked for.
+const (
+	forever = 1<<63 - 1
+	pending = forever - 1
+)
+
+// endOf is the instant after a time from now on.
+func endOf(now int64, after time.Duration) int64 {
+	if after < 0 || int64(after) > forever-now {
+		return forever
+	}
+	return now + int64(after)
+}
+
+// A begun is one name or hold that a user has begun, or asks for.
+type begun struct {
+	until int64  // by elapsed; pending if it is only asked for
+	fence uint64 // of a hold, or of a grant
+	asked int32  // requests under way that ask for it: it counts while there are any
+	again bool   // more than one request was granted it
+}
+
+// A begunSet is what counts until it ends. Make one with newBegunSet.
+type begunSet[K comparable] struct {
+	all map[K]begun
+	due int64 // nothing ends before, by elapsed
+}
+
+func newBegunSet[K comparable]() begunSet[K] { return begunSet[K]{make(map[K]begun), forever} }
+
+func (t *begunSet[K]) set(key K, c begun) {
+	t.all[key] = c
+	t.due = min(t.due, c.until)
+}
+
+// sweep drops what has ended.
+func (t *begunSet[K]) sweep(now int64) {
+	// A user at its quota who asks on and on must not have all of it looked at each time.
+	if now < t.due {
+		return
+	}
+	t.due = forever
+	for key, c := range t.all {
+		switch {
+		case c.until > now:
+			t.due = min(t.due, c.until)
+		case c.asked == 0:
+			delete(t.all, key)
+		}
+	}
+}
+
+// hasRoom reports whether there are fewer than that.
+func (t *begunSet[K]) hasRoom(most, now int64) bool {
+	if int64(len(t.all)) >= most {
+		t.sweep(now)
+	}
+	return int64(len(t.all)) < most
+}
+
+// ask notes that a request asks for it, which endAsking ends. It reports false, and notes nothing, if there
+// are that many others.
+func (t *begunSet[K]) ask(key K, most, now int64) bool {
+	c, known := t.all[key]
+	if !known {
+		if !t.hasRoom(most, now) {
+			return false
+		}
+		c.until = pending
+	}
+	c.asked++
+	t.set(key, c)
+	return true
+}
+
+// endAsking notes that a request that asked for it is answered, or given up. What was not granted, and no
+// other request asks for, counts no more.
+func (t *begunSet[K]) endAsking(key K) {
+	c := t.all[key]
+	c.asked--
+	if c.asked == 0 && c.until == pending {
+		delete(t.all, key)
+		return
+	}
+	t.set(key, c)
+}
+
+// grant notes that a request was granted it.
+func (t *begunSet[K]) grant(key K, until int64, fence uint64) {
+	c := t.all[key]
+	c.again = c.until != pending && c.fence == fence
+	c.until, c.fence = until, fence
+	t.set(key, c)
+}
+
+// extend notes that it lasts at least that long.
+func (t *begunSet[K]) extend(key K, until int64) {
+	c := t.all[key]
+	c.until = max(c.until, until)
+	t.set(key, c)
+}
+
+// renew notes that it ends then. It may have been begun at another server.
+func (t *begunSet[K]) renew(key K, until int64, fence uint64) {
+	c := t.all[key]
+	c.until = until
+	if fence != 0 {
+		c.fence = fence
+	}
+	t.set(key, c)
+}
+
+// shorten notes that it ends then at the latest.
+func (t *begunSet[K]) shorten(key K, until int64) {
+	c, known := t.all[key]
+	if known && c.until != pending {
+		c.until = min(c.until, until)
+		t.set(key, c)
+	}
+}
+
+// drop ends it. Requests that ask for it go on.
+func (t *begunSet[K]) drop(key K) {
+	asked := t.all[key].asked
+	if asked == 0 {
+		delete(t.all, key)
+		return
+	}
+	t.all[key] = begun{until: pending, asked: asked}
+}
+
+// takeBack ends what one request alone was granted under a fence.
+func (t *begunSet[K]) takeBack(key K, fence uint64) {
+	if c := t.all[key]; c.fence == fence && !c.again {
+		t.drop(key)
+	}
+}
