@@ -46,6 +46,7 @@ type parkedConn struct {
 	charged    int     // bytes of readAhead that were taken from the budget
 	waiter     *waiter // is told once when the client hangs up while waiting; nil once idle
 	ready      bool    // to be parked: readAhead is there
+	reported   bool    // the poller has reported what is still in the socket
 	closed     bool
 	handedBack bool // the HTTP server has the connection again
 	idleTimer  *time.Timer
@@ -168,11 +169,13 @@ func (p *parkedConn) awaitRequest() {
 		return
 	}
 	p.idleTimer = time.AfterFunc(p.server.config.IdleTimeout, p.closeParked)
+	reported := p.reported
 	p.mu.Unlock()
 	// drainParked may have looked before the timer was set and taken this connection for a waiting one. So
 	// it looks for itself; a request that has arrived is still served.
 	stopped := p.server.stopping.Load() && !peer.Ask(p.pacedConn, peer.Unread)
-	if stopped || p.server.poller.awaitData(p) != nil {
+	// What was reported before is not reported again by itself. Mostly nothing was.
+	if stopped || reported && p.server.poller.awaitData(p) != nil {
 		p.closeParked()
 	}
 }
@@ -197,6 +200,7 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	// again.
 	w, idle := p.waiter, p.idleTimer != nil
 	if !idle && (w == nil || !hungUp && !p.hasTooMuchBehind()) {
+		p.reported = true
 		p.mu.Unlock()
 		return
 	}

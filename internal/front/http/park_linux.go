@@ -110,7 +110,7 @@ func (p *poller) watchConn(c *parkedConn) error {
 	})
 }
 
-// awaitData watches an idle connection for data too.
+// awaitData watches an idle connection for what has been reported too.
 func (p *poller) awaitData(c *parkedConn) error {
 	return c.withDescriptor(func(int32) error {
 		// The look and the change are one step: otherwise the connection could be handed back and parked

@@ -170,7 +170,10 @@ func (w *waiter) mustReachClient(waited bool) bool {
 	if w.task != nil {
 		return w.task.mustReach(waited)
 	}
-	return (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted
+	// An event that was sent, or a watchdog that has fired, can be had by all: there is nothing to take back.
+	kind := w.responder.key.Kind
+	return (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted &&
+		kind != gatehouse.Event && kind != gatehouse.Watchdog
 }
 
 // countReply counts the response in the metrics.
@@ -295,14 +298,17 @@ func (w *waiter) countWaiting(until time.Duration) {
 	w.responder.began = until
 }
 
+// usualAnswer is how many bytes the headers of most answers have at most.
+const usualAnswer = 256
+
 // writeAnswer answers the parked connection.
 func (w *waiter) writeAnswer() {
 	w.countWaiting(w.decidedAt)
 	w.leaveUser()
 	event, begun := w.endStream()
 	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
-	// is asked first.
-	if clientGone(w.conn) {
+	// is asked first, where that matters.
+	if w.mustReachClient(true) && clientGone(w.conn) {
 		w.takeBackGrant()
 		return
 	}
@@ -330,7 +336,8 @@ func (w *waiter) writeAnswer() {
 		resp.Header.SetContentLength(len(resp.Body()))
 	}
 	w.countReply(resp.StatusCode())
-	w.sendAnswer(append(resp.Header.AppendBytes(nil), resp.Body()...), last)
+	message := make([]byte, 0, usualAnswer+len(resp.Body()))
+	w.sendAnswer(append(resp.Header.AppendBytes(message), resp.Body()...), last)
 }
 
 // fillResponse writes the decision, or the result of the task, into resp.
