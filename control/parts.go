@@ -51,12 +51,11 @@ func (p *GrantParts) add(key gatehouse.Key, member int) (part *Part, cmd *gateho
 	p.Parts, p.commands, p.turns = p.Parts[:i+1], p.commands[:i+1], p.turns[:i+1]
 	part, cmd = &p.Parts[i], &p.commands[i]
 	// They are written where they lie: as values they would be copied several times.
-	*part, *cmd = Part{Key: key}, gatehouse.Command{}
-	part.Turn.Command, part.Turn.Grant = cmd, &p.turns[i]
-	*part.Turn.Grant = GrantTurn{
-		ID: p.command.ID, Command: p.command, Member: member,
-		Overrun: p.command.Overrun, OnExpiry: p.command.OnExpiry,
-	}
+	grant := &p.turns[i]
+	*part, *cmd, *grant = Part{}, gatehouse.Command{}, GrantTurn{}
+	part.Key, part.Turn.Command, part.Turn.Grant = key, cmd, grant
+	grant.ID, grant.Command, grant.Member = p.command.ID, p.command, member
+	grant.Overrun, grant.OnExpiry = p.command.Overrun, p.command.OnExpiry
 	return part, cmd
 }
 
