@@ -22,8 +22,9 @@ import (
 const (
 	// sharedCallers ask at once, all in one process, spread over the servers of it.
 	sharedCallers = 512
-	// sharedKeys are the names that have been asked for before.
-	sharedKeys = 100_000
+	// sharedKeys are the names that have been asked for before: about 100,000, and a prime number. Servers are
+	// asked in turns, so each name that comes again comes to the next of them, however many there are.
+	sharedKeys = 100_003
 	// sharedBurst is so much that all are let through, of one a second.
 	sharedBurst = 999_999_999
 )
@@ -38,7 +39,7 @@ type shared struct {
 	rate   limiterOf
 	ours   [3]limiterOf // by as many servers and one
 	ends   []func()
-	asked  atomic.Int64 // names that nobody asked for before are numbered
+	asked  atomic.Int64 // grants so far, which are numbered
 }
 
 // onRedis measures limits that are kept in Redis.
@@ -48,7 +49,7 @@ func onRedis(ctx context.Context, b *bench) (text string, rows []row, err error)
 	if err := s.begin(); err != nil {
 		return "", nil, err
 	}
-	for _, of := range s.questions() {
+	for _, of := range sharedQuestions() {
 		some, err := s.compare(ctx, b, of)
 		if err != nil {
 			return "", nil, err
@@ -66,16 +67,16 @@ func onRedis(ctx context.Context, b *bench) (text string, rows []row, err error)
 // A sharedQuestion is which names are asked for.
 type sharedQuestion struct {
 	what   string
-	name   func() string
-	budget [3]float64 // of as many servers and one; 0 is none
+	name   func(number int64) string // of so many calls before
+	budget [3]float64                // of as many servers and one; 0 is none
 }
 
-func (s *shared) questions() []sharedQuestion {
-	number := func() int64 { return s.asked.Add(1) }
+func sharedQuestions() []sharedQuestion {
+	warm := func(number int64) string { return fmt.Sprint("warm ", number%sharedKeys) }
 	return []sharedQuestion{
-		{"one hot key", func() string { return "hot" }, [3]float64{0.15}},
-		{"100,000 warm keys", func() string { return fmt.Sprint("warm ", number()%sharedKeys) }, [3]float64{0.7, 0, 1}},
-		{"keys never seen", func() string { return fmt.Sprint("cold ", number()) }, [3]float64{1 / 0.6}},
+		{"one hot key", func(int64) string { return "hot" }, [3]float64{0.15}},
+		{"100,000 warm keys", warm, [3]float64{0.7, 0, 1}},
+		{"keys never seen", func(number int64) string { return fmt.Sprint("cold ", number) }, [3]float64{1 / 0.6}},
 	}
 }
 
@@ -85,8 +86,10 @@ func (s *shared) compare(ctx context.Context, b *bench, of sharedQuestion) (rows
 	asks := append([]limiterOf{s.plain, s.rate}, s.ours[:]...)
 	measures := make([]func() (float64, error), len(asks))
 	for i, ask := range asks {
-		// The name is made within the call for all of them, so that its cost is in the floor as well.
-		call := func(ctx context.Context) error { return ask(ctx, of.name()) }
+		// Each counts its own calls: with one count for all, a name would come back after any number of them. The
+		// name is made within the call for all of them, so that its cost is in the floor as well.
+		var asked atomic.Int64
+		call := func(ctx context.Context) error { return ask(ctx, of.name(asked.Add(1))) }
 		if err := spreadOver(ctx, sharedKeys, call); err != nil { // to warm up
 			return nil, err
 		}
@@ -246,8 +249,7 @@ func (s *shared) servers(many int) (limiterOf, error) {
 	}
 	var turn atomic.Uint64
 	return func(ctx context.Context, name string) error {
-		// In turns, so that each name reaches all servers. With a server for each name none would find a
-		// record changed.
+		// In turns: with a server for each name none would find a record changed.
 		g := gates[turn.Add(1)%uint64(many)] // few
 		_, err := g.Do(ctx, gatehouse.Key{Kind: gatehouse.GCRA, Name: name}, cmd)
 		return err
