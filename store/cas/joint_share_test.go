@@ -3,9 +3,11 @@ package cas_test
 import (
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/control"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/gatehousehq/gatehouse/store/cas/castest"
 )
@@ -154,4 +156,52 @@ func TestSharedAnswersAreLost(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What is refused because of a hold that the backend ends before it answers is decided again, also beside a
+// change that only looks and is granted.
+func TestRefusalBesideALook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		backend := castest.New(1, true).Server(0)
+		s := cas.New(backend, cas.Config{Server: 1})
+		defer s.Close()
+		limiter, lock := named(gatehouse.TokenBucket, "t"), named(gatehouse.Lock, "l")
+		parts := func(op gatehouse.Op, holder string) []control.Part {
+			cmd := grantOf("", limiter, lock)
+			cmd.Op = op
+			var p control.GrantParts
+			p.Acquire(cmd)
+			// Without the record of the grant, which would be read first.
+			p.Parts[1].Turn.Command.Holder, p.Parts[1].Optional = holder, op == gatehouse.OpPeek
+			return p.Parts[:2]
+		}
+		if granted, err := applyParts(s, parts(gatehouse.OpAcquire, "a")); err != nil || !granted {
+			t.Fatalf("a lock that is free: granted %t, %v", granted, err)
+		}
+		// Both wait for the reply to a change of the limiter alone, 10 ms before the hold ends. Their request
+		// arrives 10 ms after that.
+		backend.SetExtraLatency(40 * time.Millisecond)
+		pass(time.Minute - 50*time.Millisecond)
+		before, done := s.Stats(), make(chan error)
+		tell := func(err error) { done <- err }
+		first := parts(gatehouse.OpAcquire, "")[0].Turn.Command
+		s.Apply(&control.Change{Key: limiter, Turns: []control.Turn{{Command: first}}, Done: tell})
+		look := &control.JointChange{Parts: parts(gatehouse.OpPeek, ""), Done: tell}
+		take := &control.JointChange{Parts: parts(gatehouse.OpAcquire, "b"), Done: tell}
+		s.ApplyJoint(look)
+		s.ApplyJoint(take)
+		for range 3 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if !look.Granted || !take.Granted {
+			t.Errorf("granted: the look %t, the lock %t, want both", look.Granted, take.Granted)
+		}
+		// The limiter, and both twice.
+		after := s.Stats()
+		if trips := after.Swaps + after.Reads - before.Swaps - before.Reads; trips != 3 {
+			t.Errorf("%d round trips, want 3", trips)
+		}
+	})
 }
