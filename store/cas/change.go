@@ -20,7 +20,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 		return false, nil // they went with another change
 	}
 	now, known := s.clock.storeTime()
-	if !known || !t.fresh && t.mustRead() {
+	if !known || !t.fresh && (t.mustRead() || t.isOutdated()) {
 		// No record has this version, so the reply always carries the record, and the time.
 		t.setChange(RecordChange{If: noVersion, Read: true})
 		return true, nil

@@ -33,19 +33,24 @@ func (t *transaction) run() {
 }
 
 // onReply goes on when the backend has answered. It keeps the backend no longer than it takes to note that
-// all is well.
+// all is well, or to decide again on something small.
 func (t *transaction) onReply(reply Reply, err error) {
-	if err != nil || !reply.Swapped {
-		// A retry waits and decides, which would hold up the backend and all other replies that it reads.
-		go t.continueRun(reply, err)
+	if err == nil && reply.Swapped {
+		if over, err := t.readReply(&reply, nil); over {
+			t.store.finishTransaction(t, err)
+			return
+		}
+		// The read was confirmed but the decision no longer holds, so another exchange is needed.
+		go t.run()
 		return
 	}
-	if over, err := t.readReply(&reply, nil); over {
-		t.store.finishTransaction(t, err)
+	waits := reply.Claimed > 0 || t.change.Claim > 0
+	if err == nil && !waits && isQuick(len(t.batch.turns), len(reply.Record)) {
+		t.continueRun(reply, nil)
 		return
 	}
-	// The read was confirmed but the decision no longer holds, so another exchange is needed.
-	go t.run()
+	// A retry that may wait, or decides on much, would hold up all other replies that the backend reads.
+	go t.continueRun(reply, err)
 }
 
 // continueRun goes on after an answer that was not the one hoped for.
@@ -84,6 +89,9 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 		return t.onNoReply(err)
 	}
 	t.noteReplyTiming(reply)
+	if t.retries.lost == 0 {
+		t.store.outdated.note(!reply.Swapped && reply.Version != e.known.version)
+	}
 	if reply.Swapped {
 		return t.onConfirmed(reply)
 	}

@@ -71,6 +71,7 @@ type Store struct {
 	server       serverTraits
 	clock        clock
 	cache        cache
+	outdated     outdatedShare
 	budgets      budgets
 	watches      watches
 	undos        undoQueue
@@ -208,12 +209,15 @@ func (s *Store) startTransaction(e *entry, batch []*applyCall) {
 	t.run()
 }
 
-// A batch is planned by the goroutine that brings the answer to the one before it if that takes only some
-// microseconds.
+// What follows a reply is decided by the goroutine that brings it if that takes only some microseconds.
 const (
 	fewTogether = 8
 	smallState  = 1 << 10
 )
+
+// isQuick reports whether so many turns, or calls, are decided on a record of so many bytes in some
+// microseconds.
+func isQuick(turns, size int) bool { return turns <= fewTogether && size <= smallState }
 
 // finishTransaction ends a transaction, notifies its callers, and begins the next one for those that have
 // come meanwhile.
@@ -232,7 +236,7 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 	s.notifyCallers(batch)
 	switch {
 	case len(next) == 0:
-	case len(next) <= fewTogether && len(e.known.record.encodedState) <= smallState:
+	case isQuick(len(next), len(e.known.record.encodedState)):
 		s.startTransaction(e, next)
 	default:
 		// Not before others have their answers, which are under way here.

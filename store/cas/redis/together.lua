@@ -30,16 +30,21 @@ end
 
 -- Does so for a set without more than that.
 local function swapPlain(from, upto, at)
-  local answers, all, place = {}, true, at
+  local same, place = true, at
   for i = from, upto do
-    local found = call('GETRANGE', KEYS[i], '1', '8') == args[place] and 1
-    if not found then
-      found = look(KEYS[i], args[place], 'kept', '')
-    end
-    answers[#answers + 1], all, place = found, all and found == 1, place + 2
+    same = same and call('GETRANGE', KEYS[i], '1', '8') == args[place]
+    place = place + 2
   end
-  if not all then
-    return answers
+  if not same then
+    local answers, all = {}, true
+    place = at
+    for i = from, upto do
+      local found = look(KEYS[i], args[place], 'kept', '')
+      answers[#answers + 1], all, place = found, all and found == 1, place + 2
+    end
+    if not all then
+      return answers
+    end
   end
   for i = from, upto do
     call('SET', KEYS[i], args[at + 1], 'KEEPTTL')
