@@ -235,10 +235,11 @@ func recordKey(id string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.G
 // mayBegin reports whether an operation may begin a name: what only gives back begins none.
 func mayBegin(kind gatehouse.Kind, op gatehouse.Op) bool {
 	switch op {
-	case gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCancel, gatehouse.OpRefund:
+	case gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpDelete,
+		gatehouse.OpEvict, gatehouse.OpBump, gatehouse.OpOpen:
 		return false
 	}
-	return kind.Level(op) == gatehouse.LevelUse || op.Waits()
+	return kind.Level(op) > gatehouse.LevelRead || op.Waits()
 }
 
 // settle notes how long what a command began counts.
@@ -316,7 +317,10 @@ func nameLasts(cmd *gatehouse.Command, d *gatehouse.Decision) time.Duration {
 		return d.ExpiresAfter
 	case cmd.Op == gatehouse.OpKick:
 		return max(cmd.Expires+cmd.Keep, nameAtLeast)
-	case cmd.Op == gatehouse.OpSend, cmd.Op == gatehouse.OpCount, cmd.Op == gatehouse.OpWait:
+	case cmd.Op == gatehouse.OpClose:
+		return gatehouse.Forever
+	case cmd.Op == gatehouse.OpSend, cmd.Op == gatehouse.OpCount, cmd.Op == gatehouse.OpReset,
+		cmd.Op == gatehouse.OpWait:
 		return max(cmd.Keep, nameAtLeast)
 	}
 	return max(d.ResetAfter, d.Delay, nameAtLeast)

@@ -1,0 +1,112 @@
+package access
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// TestOneHoldForTwo has two requests for one hold. It counts while either is under way or has it.
+func TestOneHoldForTwo(t *testing.T) {
+	b := newQuotaBench(t, "holders: 1")
+	acquire := gatehouse.Command{Op: gatehouse.OpAcquire, Expires: time.Hour, Cost: 1, Holder: "a"}
+	granted := gatehouse.Decision{Outcome: gatehouse.Granted, ExpiresAfter: time.Hour, Fence: 7}
+	ask := func() *entered {
+		t.Helper()
+		one, err := b.enter(gatehouse.Lock, "l", acquire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one
+	}
+	full := func(what string) {
+		t.Helper()
+		_, err := b.enter(gatehouse.Lock, "other", acquire)
+		if gatehouse.CodeOf(err) != gatehouse.CodeQuota {
+			t.Errorf("%s: another hold is let in, want a refusal", what)
+		}
+	}
+	takeBack := func(e *entered) { e.entry.TakeBack(e.key, &e.cmd) }
+
+	refused, left, first, second := ask(), ask(), ask(), ask()
+	refused.leave(&gatehouse.Decision{Outcome: gatehouse.Refused})
+	full("one of four was refused")
+	takeBack(left)
+	full("the client of one has left")
+	first.leave(&granted)
+	second.leave(&granted)
+	takeBack(first)
+	full("the first was not told")
+	takeBack(second) // nor does the gate take it back: it cannot know that the first was not told either
+	full("the second was not told")
+	b.now = b.now.Add(time.Hour)
+	third := ask()
+	granted.Fence = 8
+	third.leave(&granted)
+	takeBack(third)
+	takeBack(third)
+	if n := len(b.user.usage.holds.all); n != 0 {
+		t.Errorf("%d holds count after the only one that was granted was taken back, want 0", n)
+	}
+}
+
+// TestGrantsCountAsNames has records of grants, which the store keeps as it does names.
+func TestGrantsCountAsNames(t *testing.T) {
+	b := newQuotaBench(t, "names: 3")
+	limit := gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
+	grant := func(id string, outcome gatehouse.Outcome) error {
+		cmd := gatehouse.GrantCommand{
+			Op: gatehouse.OpAcquire, ID: id, Want: []gatehouse.Member{{Key: limit, Cost: 1}},
+		}
+		entry, err := b.user.EnterGrant(&cmd)
+		if err != nil {
+			return err
+		}
+		d := gatehouse.GrantDecision{Outcome: outcome, ID: cmd.ID, Fence: 7, ExpiresAfter: time.Hour}
+		return entry.LeaveGrant(&cmd, &d, nil)
+	}
+	for i := range 9 {
+		if err := grant("refused-"+strconv.Itoa(i), gatehouse.Refused); err != nil {
+			t.Fatalf("grant %d that is refused: %v, want none, as nothing remains of it", i, err)
+		}
+	}
+	for _, id := range []string{"1", "2", "2", ""} { // a name, and two grants
+		if err := grant(id, gatehouse.Granted); err != nil {
+			t.Fatalf("grant %q: %v, want none", id, err)
+		}
+	}
+	b.wantQuota(grant("3", gatehouse.Granted), "names")
+	b.now = b.now.Add(2*time.Hour - 1) // it is remembered as long as it lasted
+	b.wantQuota(grant("3", gatehouse.Granted), "names")
+	b.now = b.now.Add(1)
+	if err := grant("3", gatehouse.Granted); err != nil {
+		t.Errorf("after the grants are forgotten: %v, want none", err)
+	}
+}
+
+// Operations that need the right to manage begin names, too.
+func TestNamesOfManagers(t *testing.T) {
+	for kind, op := range map[gatehouse.Kind]gatehouse.Op{
+		gatehouse.Lock: gatehouse.OpClose, gatehouse.Counter: gatehouse.OpReset,
+		gatehouse.GCRA: gatehouse.OpFeedback,
+	} {
+		b := newQuotaBench(t, "names: 1")
+		p := parse(t, "users: [{name: u, at-most: {names: 1}, may: [{on: '*', do: manage}]}]")
+		b.users.SetPolicy(p)
+		b.user = p.User("u")
+		cmd := gatehouse.Command{Op: op, Keep: time.Hour}
+		one, err := b.enter(kind, "a", cmd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		one.leave(&gatehouse.Decision{Outcome: gatehouse.Granted, ResetAfter: time.Hour})
+		b.now = b.now.Add(time.Minute)
+		_, err = b.enter(kind, "b", cmd)
+		b.wantQuota(err, "names")
+		if _, err := b.enter(kind, "b", gatehouse.Command{Op: gatehouse.OpDelete}); err != nil {
+			t.Errorf("a delete: %v, want none, as it begins nothing", err)
+		}
+	}
+}
