@@ -13,23 +13,27 @@ import (
 // KiB of that and all headers; what is longer, such as a message, is sent as a form.
 const longestQuery = 4 << 10
 
+// usualQuery is how long most texts of parameters are at most.
+const usualQuery = 128
+
 // formType is the type of parameters in a body.
 const formType = "application/x-www-form-urlencoded"
 
 // commandMessage is the request for a command.
 func commandMessage(key gatehouse.Key, cmd *gatehouse.Command, wait time.Duration) message {
-	path := "/v1/" + key.Kind.String() + "/"
-	m := message{
-		method: http.MethodPost, path: path + key.Name, rawPath: path + url.PathEscape(key.Name),
-	}
-	var p parameters
+	m := message{method: http.MethodPost}
+	p := make(parameters, 0, usualQuery)
+	op := ""
 	if cmd.Op == gatehouse.OpDelete {
 		m.method = http.MethodDelete
 	} else {
-		op := "/" + cmd.Op.String()
-		m.path += op
-		m.rawPath += op
+		op = "/" + cmd.Op.String()
 		p.addCommand(key.Kind, cmd, wait)
+	}
+	m.path = "/v1/" + key.Kind.String() + "/" + key.Name + op
+	// Most names are encoded as they are, and then package url needs no other path.
+	if encoded := url.PathEscape(key.Name); encoded != key.Name {
+		m.rawPath = "/v1/" + key.Kind.String() + "/" + encoded + op
 	}
 	p.addText("details", "true")
 	m.query = string(p)
@@ -182,7 +186,8 @@ func (p *parameters) addFeedback(f *gatehouse.Feedback) {
 
 // addRule adds a limit. Without one the limit in force stays.
 func (p *parameters) addRule(kind gatehouse.Kind, r *gatehouse.Rule) {
-	for _, part := range ruleParts(kind, r) {
+	var room [mostRuleParts]rulePart
+	for _, part := range appendRuleParts(room[:0], kind, r) {
 		p.addText(part.name, part.text())
 	}
 }
@@ -201,12 +206,14 @@ func (r *rulePart) text() string {
 	return strconv.FormatInt(r.numeral, 10)
 }
 
-// ruleParts are the parameters of a limit; none if the rule has no limit.
-func ruleParts(kind gatehouse.Kind, r *gatehouse.Rule) (parts []rulePart) {
+// mostRuleParts is how many parameters a limit has at most.
+const mostRuleParts = 6
+
+// appendRuleParts appends the parameters of a limit; none if the rule has no limit.
+func appendRuleParts(parts []rulePart, kind gatehouse.Kind, r *gatehouse.Rule) []rulePart {
 	if !r.HasLimit() {
-		return nil
+		return parts
 	}
-	parts = make([]rulePart, 0, 6)
 	switch {
 	case r.Limits.Len() > 0:
 		parts = append(parts, rulePart{name: "limits", word: r.Limits.String()})

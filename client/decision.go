@@ -95,7 +95,8 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 	}
 	told.fill(d)
 	if key.Kind.Limiter() && len(d.Windows) == 0 {
-		d.Interval = policyWindow(a.header.Get("RateLimit-Policy"))
+		// RateLimit-Policy, as package http spells it: any other spelling is made that each time.
+		d.Interval = policyWindow(a.header.Get("Ratelimit-Policy"))
 	}
 	if outcome == gatehouse.Granted {
 		d.RetryAfter = 0

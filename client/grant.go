@@ -168,7 +168,8 @@ func memberText(m *gatehouse.Member) []byte {
 	o.addNumber("cost", m.Cost)
 	switch {
 	case m.Key.Kind.Limiter():
-		for _, part := range ruleParts(m.Key.Kind, &m.Rule) {
+		var room [mostRuleParts]rulePart
+		for _, part := range appendRuleParts(room[:0], m.Key.Kind, &m.Rule) {
 			if part.word != "" {
 				o.addText(part.name, part.word)
 			} else {
