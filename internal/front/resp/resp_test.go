@@ -65,6 +65,14 @@ func openAt(t *testing.T, config Config, store memory.Config) *door {
 
 func openStore(t *testing.T, config Config, store gate.Store) *door {
 	t.Helper()
+	d := newDoor(t, config, store)
+	d.start(t)
+	return d
+}
+
+// newDoor makes a door that is to be started.
+func newDoor(t *testing.T, config Config, store gate.Store) *door {
+	t.Helper()
 	d := &door{gate: gate.New(store, gate.Config{}), served: make(chan error, 1)}
 	if config.Version = "v0.0.0"; config.Gate == nil {
 		config.Gate = d.gate
@@ -76,6 +84,11 @@ func openStore(t *testing.T, config Config, store gate.Store) *door {
 	if d.Server, err = New(config); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+func (d *door) start(t *testing.T) {
+	t.Helper()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -84,7 +97,6 @@ func openStore(t *testing.T, config Config, store gate.Store) *door {
 	d.address = listener.Addr().String()
 	go func() { d.served <- d.Serve(listener) }()
 	t.Cleanup(func() { d.shut(t) })
-	return d
 }
 
 // shut ends the server, if it has not ended yet.

@@ -9,6 +9,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/access/accesstest"
+	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
 // TestPolicyWithinAPipeline has a new file come between commands that are decided together: those before it
@@ -60,13 +61,14 @@ func TestPolicyWithinACommand(t *testing.T) {
 		{"ACL WHOAMI", "ci"},
 	} {
 		users := access.NewUsers(accesstest.Policy(t, "may: [{on: '*', do: manage}]"), time.Now)
-		d := open(t, Config{Users: users})
+		d := newDoor(t, Config{Users: users}, memory.New(memory.Config{}))
 		known := d.commands[strings.Fields(c.command)[0]]
 		run := known.run
 		known.run = func(s *session, args [][]byte) {
 			users.SetPolicy(without)
 			run(s, args)
 		}
+		d.start(t)
 		conn := d.dial(t)
 		conn.want("AUTH secret", "OK")
 		conn.send(c.command + "\r\nPING\r\n")
