@@ -79,12 +79,23 @@ type queueServer struct {
 	holders int   // that it had
 }
 
-// serveTurn serves a turn, which sees ahead more, and returns the state that it leaves.
+// serveTurn serves a turn, which sees ahead more, if there is room for what it keeps. It returns the state
+// that is left.
 func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) (next State) {
 	next, answered := v.beginTurn(t, s)
-	if !answered {
-		v.stepTurn(t, next, ahead)
+	if answered {
+		return next
 	}
+	if v.room != nil {
+		if err := v.checkRoom(next, t); err != nil {
+			t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err
+			return next
+		}
+	}
+	// More is ahead for this look only: a store may serve the same turns again after a conflict.
+	t.Ahead += ahead
+	next.Step(v.now, t)
+	t.Ahead -= ahead
 	return next
 }
 
@@ -130,20 +141,6 @@ func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 	return s, false
 }
 
-// stepTurn applies a turn's command, which sees ahead more, if there is room for what it keeps.
-func (v *queueServer) stepTurn(t *Turn, s State, ahead int64) {
-	if v.room != nil {
-		if err := v.checkRoom(s, t); err != nil {
-			t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err
-			return
-		}
-	}
-	// More is ahead for this look only: a store may serve the same turns again after a conflict.
-	t.Ahead += ahead
-	s.Step(v.now, t)
-	t.Ahead -= ahead
-}
-
 // followDeleted tells a new state what it must not repeat of one that was deleted at the same instant, as
 // fencing tokens and numbers of reservations are made of the time.
 func (v *queueServer) followDeleted(s State) {
@@ -182,7 +179,7 @@ func (v *queueServer) recheckOnce(s State, queue []Turn) (changed bool) {
 		// The parameters were applied at the first look, which may have been in this queue.
 		again := turn.Again
 		turn.Again = true
-		v.stepTurn(turn, s, ahead)
+		v.serveTurn(turn, s, ahead)
 		turn.Again = again
 		if turn.keepsWaiting() {
 			// Those behind must not overtake this one either.

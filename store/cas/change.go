@@ -30,7 +30,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 		// conflict, and comes with the reply.
 		k.assumeAbsent()
 	}
-	t.decideTurns(now)
+	t.noteDecision(decide(t.inputAt(now), &t.buffers))
 	if t.awaitRoom() {
 		// The first decision has changed the state in memory. It is decoded again, so that the second one
 		// starts from the stored record.
@@ -38,7 +38,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 			return false, err
 		}
 		now, _ = s.clock.storeTime()
-		t.decideTurns(now)
+		t.noteDecision(decide(t.inputAt(now), &t.buffers))
 	}
 	if len(t.unresolved) > 0 {
 		t.update.write = true // so that no change that is still under way can be made any more
@@ -64,11 +64,11 @@ func (t *transaction) decideChange() (asks bool, err error) {
 	}
 }
 
-// decideTurns decides on what is known of the record.
-func (t *transaction) decideTurns(now int64) {
+// inputAt is what is known of the record, and what is wanted of it.
+func (t *transaction) inputAt(now int64) *decideInput {
 	s, e := t.store, t.entry
 	k := &e.known
-	in := decideInput{
+	t.in = decideInput{
 		server: s.server, kind: k.kind,
 		record: &k.record, state: k.state, endedHolds: k.endedHolds, refusals: e.unstored.refusalCount,
 		turns: t.batch.turns, undos: t.batch.undos, rest: t.line.rest,
@@ -78,12 +78,17 @@ func (t *transaction) decideTurns(now int64) {
 	// With a number of the backend's a token has some random bits, so that two grants that rest on the same
 	// number, one of which no client came to know of, are not alike.
 	if k.minFence != 0 {
-		in.minFence = k.minFence + rand.Uint64N(fenceBits)
+		t.in.minFence = k.minFence + rand.Uint64N(fenceBits)
 	}
-	t.update = decide(&in, &t.buffers)
-	e.unstored.count = t.update.unstored
-	if !t.update.write {
-		t.update.write = t.batch.flushing && e.unstored.count > 0 || t.mustStoreRefusals()
+	return &t.in
+}
+
+// noteDecision notes what was decided, and finds out whether it is to be stored.
+func (t *transaction) noteDecision(update recordUpdate) {
+	t.update = update
+	t.entry.unstored.count = update.unstored
+	if !update.write {
+		t.update.write = t.batch.flushing && update.unstored > 0 || t.mustStoreRefusals()
 	}
 }
 
@@ -146,7 +151,7 @@ func (t *transaction) buildChange() error {
 	if err := k.decodeState(); err != nil {
 		return err
 	}
-	t.decideTurns(u.now)
+	t.noteDecision(decide(t.inputAt(u.now), &t.buffers))
 	return t.buildChange()
 }
 

@@ -108,8 +108,8 @@ type decider struct {
 func decide(in *decideInput, buffers *decideBuffers) (out recordUpdate) {
 	d := decider{in: in, out: &out, buffers: buffers}
 	d.beginDecision()
-	var plenty *control.Room // a record that is too large is refused later, see buildChange
-	out.state = plenty.Serve(time.Unix(0, out.now), in.kind, out.state, buffers.queue)
+	// There is room for all: a record that is too large is refused later, see buildChange.
+	out.state = control.Serve(time.Unix(0, out.now), in.kind, out.state, buffers.queue)
 	d.endDecision()
 	return out
 }

@@ -33,6 +33,7 @@ type transaction struct {
 	line   takenLine
 	budget context.Context // ends when its time is up
 
+	in         decideInput  // what it was decided on last
 	update     recordUpdate // what was decided last
 	buffers    decideBuffers
 	recordFull bool // the record can take no more
