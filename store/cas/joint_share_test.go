@@ -172,7 +172,7 @@ func TestRefusalBesideALook(t *testing.T) {
 			var p control.GrantParts
 			p.Acquire(cmd)
 			// Without the record of the grant, which would be read first.
-			p.Parts[1].Turn.Command.Holder, p.Parts[1].Optional = holder, op == gatehouse.OpPeek
+			p.Parts[1].Turn.Holder, p.Parts[1].Optional = holder, op == gatehouse.OpPeek
 			return p.Parts[:2]
 		}
 		if granted, err := applyParts(s, parts(gatehouse.OpAcquire, "a")); err != nil || !granted {

@@ -172,8 +172,11 @@ func hasTooMuchUnread(conn net.Conn) bool {
 // writeNow writes as much as the system takes without waiting, possibly nothing. writeRest writes the rest.
 func (p *parkedConn) writeNow(message []byte) (sent int, err error) {
 	raw, err := p.SyscallConn()
+	if errors.Is(err, errNoDescriptor) {
+		return 0, nil // all of it is the rest
+	}
 	if err != nil {
-		return 0, nil
+		return 0, err
 	}
 	// Records are sent in whole. As long as a part of them is left, so is one byte of the message.
 	if t := p.secure(); t != nil {
