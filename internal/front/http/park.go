@@ -199,8 +199,9 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	// the timer runs: until then the answer is still being written, and awaitRequest has what came reported
 	// again.
 	w, idle := p.waiter, p.idleTimer != nil
+	// Also what the waiter is told of: it may have its decision, and then answers all the same.
+	p.reported = true
 	if !idle && (w == nil || !hungUp && !p.hasTooMuchBehind()) {
-		p.reported = true
 		p.mu.Unlock()
 		return
 	}
