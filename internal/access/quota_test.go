@@ -298,3 +298,41 @@ func TestWaitsEnd(t *testing.T) {
 		t.Errorf("%d wait, want 0", n)
 	}
 }
+
+// A name counts as long as a request waits for it, however long that is: the store keeps it.
+func TestNamesThatAreWaitedForCount(t *testing.T) {
+	b := newQuotaBench(t, "names: 2")
+	wait := gatehouse.Command{Op: gatehouse.OpWait, MaxWait: time.Hour}
+	one, err := b.enter(gatehouse.Event, "a", wait)
+	if err != nil {
+		t.Fatal(err)
+	}
+	login := &Login{name: "u"}
+	inLine, err := b.users.BeginWait(b.user.NewWait(login, one.key, gatehouse.OpWait), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A grant that waits for a name that is waited for, and for another one.
+	several := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, MaxWait: time.Hour, Want: []gatehouse.Member{
+		{Key: one.key, Cost: 1}, {Key: gatehouse.Key{Kind: gatehouse.Event, Name: "b"}, Cost: 1},
+	}}
+	grantInLine, err := b.users.BeginWait(b.user.NewGrantWait(login, &several), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.now = b.now.Add(30 * time.Minute)
+	_, err = b.enter(gatehouse.Event, "c", wait)
+	b.wantQuota(err, "names")
+	grantInLine.End()
+	if _, err := b.enter(gatehouse.Event, "c", wait); err != nil {
+		t.Errorf("one of two is waited for: %v, want none", err)
+	}
+	inLine.End()
+	one.leave(&gatehouse.Decision{Outcome: gatehouse.Refused})
+	_, err = b.enter(gatehouse.Event, "d", wait)
+	b.wantQuota(err, "names")
+	b.now = b.now.Add(time.Minute)
+	if !b.user.usage.isEmpty(b.users.elapsed()) {
+		t.Errorf("a minute later %v count, want none", b.user.usage.names.all)
+	}
+}

@@ -33,7 +33,28 @@ func (u *Users) BeginWait(w Wait, refuse func(error)) (*Wait, error) {
 		}
 	}
 	u.waits[&w] = struct{}{}
+	// A store keeps a name as long as a request waits for it.
+	w.eachName(func(t *begunSet[gatehouse.Key], key gatehouse.Key) { t.ask(key, forever, u.elapsed()) })
 	return &w, nil
+}
+
+// eachName calls do for each name that it waits for, as the gate knows it, with those that count for the
+// user; for none if names have no quota.
+func (w *Wait) eachName(do func(t *begunSet[gatehouse.Key], key gatehouse.Key)) {
+	if w.user.most.Names == 0 || w.key.Kind == 0 {
+		return
+	}
+	v := w.user.usage
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	inside := func(key gatehouse.Key) gatehouse.Key {
+		key.Name = w.user.Inside(key.Name)
+		return key
+	}
+	do(&v.names, inside(w.key))
+	for _, key := range w.more {
+		do(&v.names, inside(key))
+	}
 }
 
 // NewWait describes a request for one name that is to wait.
@@ -86,6 +107,7 @@ func (w *Wait) End() {
 		return
 	}
 	w.user.usage.waiters.Add(-1)
+	w.eachName((*begunSet[gatehouse.Key]).endAsking)
 	w.users.mu.Lock()
 	delete(w.users.waits, w)
 	w.users.mu.Unlock()
