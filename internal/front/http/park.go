@@ -47,6 +47,7 @@ type parkedConn struct {
 	waiter     *waiter // is told once when the client hangs up while waiting; nil once idle
 	ready      bool    // to be parked: readAhead is there
 	reported   bool    // the poller has reported what is still in the socket
+	hungUp     bool    // the poller has reported that the client hung up
 	closed     bool
 	handedBack bool // the HTTP server has the connection again
 	idleTimer  *time.Timer
@@ -169,13 +170,13 @@ func (p *parkedConn) awaitRequest() {
 		return
 	}
 	p.idleTimer = time.AfterFunc(p.server.config.IdleTimeout, p.closeParked)
-	reported := p.reported
+	reported, hungUp := p.reported, p.hungUp
 	p.mu.Unlock()
 	// drainParked may have looked before the timer was set and taken this connection for a waiting one. So
 	// it looks for itself; a request that has arrived is still served.
 	stopped := p.server.stopping.Load() && !peer.Ask(p.pacedConn, peer.Unread)
 	// What was reported before is not reported again by itself. Mostly nothing was.
-	if stopped || reported && p.server.poller.awaitData(p) != nil {
+	if stopped || hungUp || reported && p.server.poller.awaitData(p) != nil {
 		p.closeParked()
 	}
 }
@@ -200,7 +201,7 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	// again.
 	w, idle := p.waiter, p.idleTimer != nil
 	// Also what the waiter is told of: it may have its decision, and then answers all the same.
-	p.reported = true
+	p.reported, p.hungUp = true, p.hungUp || hungUp
 	if !idle && (w == nil || !hungUp && !p.hasTooMuchBehind()) {
 		p.mu.Unlock()
 		return

@@ -111,3 +111,19 @@ func TestBytesWhileAnAnswerIsWritten(t *testing.T) {
 	other.want(204, "")
 	c.want(200, "next")
 }
+
+// Requests that come between the decision and its answer are answered behind it, also if they are more than
+// may come behind a request that waits.
+func TestManyRequestsBeforeTheAnswerIsWritten(t *testing.T) {
+	c, p, release := newRig(t, Config{}).decided(t)
+	paths := make([]string, maxUnread/32)
+	for i := range paths {
+		paths[i] = "/v1/event/e/wait"
+	}
+	c.send(paths...)
+	givenUp(t, p)
+	release()
+	for range len(paths) + 1 {
+		c.want(204, "")
+	}
+}

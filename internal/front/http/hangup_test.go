@@ -1,5 +1,3 @@
-//go:build !portable
-
 package http
 
 import (
@@ -57,21 +55,5 @@ func TestHangupBeforeTheAnswerIsWritten(t *testing.T) {
 	c.want(204, "")
 	if _, err := c.reader.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("behind the answer: %v, want the end", err)
-	}
-}
-
-// Requests that come between the decision and its answer are answered behind it, also if they are more than
-// may come behind a request that waits.
-func TestManyRequestsBeforeTheAnswerIsWritten(t *testing.T) {
-	c, p, release := newRig(t, Config{}).decided(t)
-	paths := make([]string, maxUnread/32)
-	for i := range paths {
-		paths[i] = "/v1/event/e/wait"
-	}
-	c.send(paths...)
-	givenUp(t, p)
-	release()
-	for range len(paths) + 1 {
-		c.want(204, "")
 	}
 }
