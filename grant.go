@@ -15,6 +15,11 @@ const (
 	MaxRemembered = time.Hour
 )
 
+// RememberedFor is how long a grant is remembered after its end.
+func RememberedFor(expires time.Duration) time.Duration {
+	return min(max(expires, MinRemembered), MaxRemembered)
+}
+
 // MaxGrantID is the length of a grant's id in bytes.
 const MaxGrantID = 128
 

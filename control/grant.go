@@ -21,11 +21,6 @@ type GrantRecord struct {
 	confirmed bool                   // it was renewed, settled or topped up: its holder knows of it
 }
 
-// rememberedFor is how long a grant is remembered after its end.
-func rememberedFor(expires time.Duration) time.Duration {
-	return min(max(expires, gatehouse.MinRemembered), gatehouse.MaxRemembered)
-}
-
 // Step implements [State].
 func (r *GrantRecord) Step(now time.Time, turn *Turn) {
 	r.passTime(now)
@@ -254,7 +249,7 @@ func (r *GrantRecord) Expiry() time.Time {
 	if r.last == nil {
 		return time.Unix(0, 0)
 	}
-	return r.last.Until.Add(rememberedFor(r.last.Expires))
+	return r.last.Until.Add(gatehouse.RememberedFor(r.last.Expires))
 }
 
 // recordStats are the statistics of a grant.

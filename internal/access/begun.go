@@ -2,15 +2,17 @@ package access
 
 import "time"
 
-// This file is how quotas count names and holds. Each counts from when a request asks for it, as many may be
-// asked for at the same time, until its time is over:
+// This file is how quotas count names and holds. Holds and the records of grants count from when a request
+// asks for them, as many may be asked for at the same time, until their time is over; a plain name counts
+// from its first command on, for nameAtLeast.
 //
 //	            ask               grant, to its end
 //	  (none) ---------> pending ---------------------> begun
-//	    ^                  |                             |
+//	    ^                  |  ^                          |
+//	    |                  |  '--------------------------|
+//	    |     endAsking,   |    drop, while others ask   |
+//	    |  by the last one |                             | drop, sweep
 //	    '------------------'-----------------------------'
-//	        endAsking,              drop, sweep
-//	        by the last that asked
 
 // Instants that do not come: of what does not end, and of what is only asked for.
 const (
@@ -64,7 +66,7 @@ func (t *begunSet[K]) sweep(now int64) {
 	}
 }
 
-// hasRoom reports whether there are fewer than that.
+// hasRoom reports whether there are fewer than most, once what has ended is dropped.
 func (t *begunSet[K]) hasRoom(most, now int64) bool {
 	if int64(len(t.all)) >= most {
 		t.sweep(now)
@@ -102,6 +104,7 @@ func (t *begunSet[K]) endAsking(key K) {
 // grant notes that a request was granted it.
 func (t *begunSet[K]) grant(key K, until int64, fence uint64) {
 	c := t.all[key]
+	// The same fence again: another request has this hold too, and one that is taken back must not end it.
 	c.again = c.until != pending && c.fence == fence
 	c.until, c.fence = until, fence
 	t.set(key, c)

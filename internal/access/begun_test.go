@@ -1,6 +1,7 @@
 package access
 
 import (
+	"context"
 	"strconv"
 	"testing"
 	"time"
@@ -83,6 +84,69 @@ func TestGrantsCountAsNames(t *testing.T) {
 	b.now = b.now.Add(1)
 	if err := grant("3", gatehouse.Granted); err != nil {
 		t.Errorf("after the grants are forgotten: %v, want none", err)
+	}
+}
+
+// A repeat of a grant is answered with what is left of it, which is not as long as it is remembered.
+func TestRepeatedGrantCountsAsLong(t *testing.T) {
+	b := newQuotaBench(t, "names: 2")
+	limit := gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
+	grant := func(id string, left time.Duration) error {
+		cmd := gatehouse.GrantCommand{
+			Op: gatehouse.OpAcquire, ID: id, Want: []gatehouse.Member{{Key: limit, Cost: 1}},
+		}
+		entry, err := b.user.EnterGrant(&cmd)
+		if err != nil {
+			return err
+		}
+		d := gatehouse.GrantDecision{Outcome: gatehouse.Granted, ID: cmd.ID, Fence: 7, ExpiresAfter: left}
+		return entry.LeaveGrant(&cmd, &d, nil)
+	}
+	for _, left := range []time.Duration{time.Hour, time.Minute} {
+		if err := grant("1", left); err != nil {
+			t.Fatal(err)
+		}
+		b.now = b.now.Add(time.Hour - time.Minute)
+	}
+	b.wantQuota(grant("2", time.Hour), "names") // after nearly two hours
+	b.now = b.now.Add(2 * time.Minute)
+	if err := grant("2", time.Hour); err != nil {
+		t.Errorf("after the grant is forgotten: %v, want none", err)
+	}
+}
+
+// A meddlingGate has no grants, and does something before it says so.
+type meddlingGate struct {
+	gatehouse.Gate
+	before func()
+}
+
+func (g *meddlingGate) DoGrant(context.Context, gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
+	g.before()
+	return gatehouse.GrantDecision{Outcome: gatehouse.Missing}, nil
+}
+
+// A grant that is begun while it is looked up counts, although it was missing.
+func TestGrantBegunWhileLookedUp(t *testing.T) {
+	b := newQuotaBench(t, "names: 1")
+	v, key := b.user.usage, recordKey("u\x00g")
+	v.names.grant(key, endOf(b.user.now(), time.Hour), 7)
+	gate := &meddlingGate{before: func() {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		v.names.ask(key, 1, b.user.now())
+		v.names.grant(key, endOf(b.user.now(), 2*time.Hour), 8)
+		v.names.endAsking(key)
+	}}
+	r := recount{ctx: t.Context(), gate: gate, usage: v, left: recountLooks}
+	r.lookUpNames()
+	if c, known := v.names.all[key]; !known || c.fence != 8 {
+		t.Errorf("the grant counts as %+v, %t, want the one that was begun meanwhile", c, known)
+	}
+	gate.before = func() {}
+	r.lookUpNames()
+	if n := len(v.names.all); n != 0 {
+		t.Errorf("%d names count, want 0, as the store has none", n)
 	}
 }
 

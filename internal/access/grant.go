@@ -48,12 +48,13 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 	return Pass{user: u}, u.beginGrant(cmd)
 }
 
-// beginGrant counts the names, the holds and the record that a grant may begin, or none of them.
+// beginGrant counts the names, the holds and the record that a grant may begin. If one is too many, no hold
+// and no record is counted, and the names before it count for nameAtLeast.
 func (u *User) beginGrant(cmd *gatehouse.GrantCommand) error {
 	for i := range cmd.Want {
 		one := memberCommand(cmd, &cmd.Want[i])
 		if err := u.begin(cmd.Want[i].Key, &one); err != nil {
-			u.endAskingGrant(cmd, i)
+			u.endAskingHolds(cmd, i)
 			asked := cmd.Want[i].Key
 			asked.Name, _ = u.Outside(asked.Name)
 			return u.CountRefused(asked, err)
@@ -64,7 +65,7 @@ func (u *User) beginGrant(cmd *gatehouse.GrantCommand) error {
 	}
 	err := u.askRecord(cmd.ID, u.now())
 	if err != nil {
-		u.endAskingGrant(cmd, len(cmd.Want))
+		u.endAskingHolds(cmd, len(cmd.Want))
 	}
 	return u.CountRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
 }
@@ -74,8 +75,8 @@ func (u *User) asksRecord(cmd *gatehouse.GrantCommand) bool {
 	return u.most.Names > 0 && cmd.Op == gatehouse.OpAcquire && cmd.ID != ""
 }
 
-// endAskingGrant ends the asking for the holds of the first n names.
-func (u *User) endAskingGrant(cmd *gatehouse.GrantCommand, n int) {
+// endAskingHolds ends the asking for the holds of the first n names.
+func (u *User) endAskingHolds(cmd *gatehouse.GrantCommand, n int) {
 	u.usage.mu.Lock()
 	defer u.usage.mu.Unlock()
 	for i := range cmd.Want[:n] {
@@ -177,7 +178,7 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 
 // endAskingGrant is endAsking for a command about several names.
 func (e *Pass) endAskingGrant(cmd *gatehouse.GrantCommand) {
-	e.user.endAskingGrant(cmd, len(cmd.Want))
+	e.user.endAskingHolds(cmd, len(cmd.Want))
 	if e.user.asksRecord(cmd) {
 		e.user.usage.mu.Lock()
 		defer e.user.usage.mu.Unlock()

@@ -232,7 +232,8 @@ func (u *User) askRecord(id string, now int64) error {
 // recordKey is what the record of a grant is counted by.
 func recordKey(id string) gatehouse.Key { return gatehouse.Key{Kind: gatehouse.Grant, Name: id} }
 
-// mayBegin reports whether an operation may begin a name: what only gives back begins none.
+// mayBegin reports whether an operation may begin a name: what only gives back, ends, opens or reorders does
+// not.
 func mayBegin(kind gatehouse.Kind, op gatehouse.Op) bool {
 	switch op {
 	case gatehouse.OpRelease, gatehouse.OpRenew, gatehouse.OpCancel, gatehouse.OpRefund, gatehouse.OpDelete,
@@ -279,13 +280,16 @@ func (u *User) settleRecord(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecis
 	v, now := u.usage, u.now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	// It is remembered for a while behind its end.
-	remembered := min(max(d.ExpiresAfter, gatehouse.MinRemembered), gatehouse.MaxRemembered)
-	switch key := recordKey(cmd.ID); cmd.Op {
+	key, until := recordKey(cmd.ID), endOf(now, d.ExpiresAfter+gatehouse.RememberedFor(d.ExpiresAfter))
+	switch cmd.Op {
 	case gatehouse.OpAcquire:
-		v.names.grant(key, endOf(now, d.ExpiresAfter+remembered), d.Fence)
+		// A repeat is answered with what is left of the grant, and moves nothing.
+		if c := v.names.all[key]; c.fence == d.Fence && c.until != pending {
+			until = max(until, c.until)
+		}
+		v.names.grant(key, until, d.Fence)
 	case gatehouse.OpRenew:
-		v.names.renew(key, endOf(now, d.ExpiresAfter+remembered), d.Fence)
+		v.names.renew(key, until, d.Fence)
 	case gatehouse.OpRelease:
 		v.names.shorten(key, endOf(now, gatehouse.MaxRemembered))
 	}

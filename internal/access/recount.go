@@ -76,31 +76,35 @@ func (r *recount) isMissing(key gatehouse.Key) (missing, ok bool) {
 	return d.Outcome == gatehouse.Missing, err == nil
 }
 
-// lookUpNames drops the names that the store has no more. A name that is begun just now is counted again when
-// its request is answered.
+// lookUpNames drops the names that the store has no more.
 func (r *recount) lookUpNames() {
 	v := r.usage
 	v.mu.Lock()
-	names := make([]gatehouse.Key, 0, min(r.left, len(v.names.all)))
+	most := min(r.left, len(v.names.all))
+	names := make(map[gatehouse.Key]begun, most)
 	for key, c := range v.names.all { // in another order each time, so that all have their turn
-		if len(names) == cap(names) {
+		if len(names) == most {
 			break
 		}
 		if c.asked == 0 {
-			names = append(names, key)
+			names[key] = c
 		}
 	}
 	v.mu.Unlock()
-	for _, key := range names {
+	for key, c := range names {
 		missing, ok := r.isMissing(key)
 		if !ok {
 			return
 		}
-		if missing {
-			v.mu.Lock()
-			v.names.drop(key)
-			v.mu.Unlock()
+		if !missing {
+			continue
 		}
+		// A name that was begun again since the store was asked goes on counting.
+		v.mu.Lock()
+		if v.names.all[key] == c {
+			v.names.drop(key)
+		}
+		v.mu.Unlock()
 	}
 }
 

@@ -233,6 +233,15 @@ func (w *waiter) endWait() {
 	}
 }
 
+// cancelRequest is cancel without what counts for the user's quotas.
+func (w *waiter) cancelRequest() {
+	if w.task != nil {
+		w.task.cancelTask()
+		return
+	}
+	w.server.config.Gate.Cancel(&w.Request)
+}
+
 // deny ends the wait of a request whose user may not wait any more.
 func (w *waiter) deny(err error) {
 	w.user.denying.Lock()
@@ -246,7 +255,7 @@ func (w *waiter) deny(err error) {
 	if !finished {
 		pass := &w.user.pass
 		w.server.config.Users.CountFailure(telemetry.HTTP, err, pass.Address, pass.User())
-		w.cancel()
+		w.cancelRequest() // leaveUser ends the counting, or a hang-up at the same time does
 	}
 }
 

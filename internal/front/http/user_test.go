@@ -70,6 +70,34 @@ func TestDeniedAtTheInstantOfGrant(t *testing.T) {
 	}
 }
 
+// TestDeniedCountsUntilAnswered denies a request that waits. What it asked for counts for the quota until it
+// is answered: a client that hangs up at the same time ends that, too, and it may not be ended twice.
+func TestDeniedCountsUntilAnswered(t *testing.T) {
+	policy := accesstest.Policy(t, "may: [{on: '*', do: use}], at-most: {holders: 1}")
+	users := access.NewUsers(policy, time.Now)
+	r := newRig(t, Config{Users: users})
+	enter := func(name string) (*waiter, error) {
+		w := &waiter{server: r.Server, user: new(waiterUser)}
+		w.Key = gatehouse.Key{Kind: gatehouse.Lock, Name: name}
+		w.Command = gatehouse.Command{Op: gatehouse.OpAcquire, Holder: "k", Cost: 1}
+		pass, err := policy.User("ci").Enter(&w.Key, &w.Command)
+		w.user.pass = pass
+		return w, err
+	}
+	w, err := enter("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.deny(errors.New("denied"))
+	if _, err := enter("b"); gatehouse.CodeOf(err) != gatehouse.CodeQuota {
+		t.Errorf("another hold before the answer: %v, want a refusal", err)
+	}
+	w.leaveUser()
+	if _, err := enter("b"); err != nil {
+		t.Errorf("another hold after the answer: %v, want none", err)
+	}
+}
+
 // wantGranted wants a lock to be free after a request for it was forbidden.
 func wantGranted(t *testing.T, next gatehouse.Decision, forbidden string) {
 	t.Helper()

@@ -199,11 +199,7 @@ func (w *waiter) recycle() {
 // cancel takes the request out of line, or takes back its grant, or ends the task.
 func (w *waiter) cancel() {
 	w.takeBackUser()
-	if w.task != nil {
-		w.task.cancelTask()
-		return
-	}
-	w.server.config.Gate.Cancel(&w.Request)
+	w.cancelRequest()
 }
 
 // parkAfterHandler has the connection parked once the handler has returned and the HTTP library is done with
