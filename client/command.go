@@ -13,7 +13,7 @@ import (
 // KiB of that and all headers; what is longer, such as a message, is sent as a form.
 const longestQuery = 4 << 10
 
-// usualQuery is how long most texts of parameters are at most.
+// usualQuery is room for the parameters of most commands, in bytes.
 const usualQuery = 128
 
 // formType is the type of parameters in a body.

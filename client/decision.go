@@ -95,7 +95,7 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 	}
 	told.fill(d)
 	if key.Kind.Limiter() && len(d.Windows) == 0 {
-		// RateLimit-Policy, as package http spells it: any other spelling is made that each time.
+		// The canonical form of RateLimit-Policy: Get would make any other canonical first, which allocates.
 		d.Interval = policyWindow(a.header.Get("Ratelimit-Policy"))
 	}
 	if outcome == gatehouse.Granted {

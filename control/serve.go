@@ -179,7 +179,7 @@ func (v *queueServer) recheckOnce(s State, queue []Turn) (changed bool) {
 		// The parameters were applied at the first look, which may have been in this queue.
 		again := turn.Again
 		turn.Again = true
-		v.serveTurn(turn, s, ahead)
+		v.serveTurn(turn, s, ahead) // what waits has a state, which stays
 		turn.Again = again
 		if turn.keepsWaiting() {
 			// Those behind must not overtake this one either.

@@ -33,7 +33,7 @@ type Config struct {
 	Observer Observer
 }
 
-// The defaults of Config. With about 3 KiB for each waiting HTTP connection they suit a container of
+// The defaults of Config. With about 2.5 KiB for each waiting HTTP connection they suit a container of
 // 512 MiB.
 const (
 	DefaultWaiters = 50_000

@@ -30,7 +30,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 		// conflict, and comes with the reply.
 		k.assumeAbsent()
 	}
-	t.noteDecision(decide(t.inputAt(now), &t.buffers))
+	t.noteDecision(decide(t.fillInput(now), &t.buffers))
 	if t.awaitRoom() {
 		// The first decision has changed the state in memory. It is decoded again, so that the second one
 		// starts from the stored record.
@@ -38,7 +38,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 			return false, err
 		}
 		now, _ = s.clock.storeTime()
-		t.noteDecision(decide(t.inputAt(now), &t.buffers))
+		t.noteDecision(decide(t.fillInput(now), &t.buffers))
 	}
 	if len(t.unresolved) > 0 {
 		t.update.write = true // so that no change that is still under way can be made any more
@@ -64,8 +64,8 @@ func (t *transaction) decideChange() (asks bool, err error) {
 	}
 }
 
-// inputAt is what is known of the record, and what is wanted of it.
-func (t *transaction) inputAt(now int64) *decideInput {
+// fillInput fills in what is known of the record, and what is wanted of it.
+func (t *transaction) fillInput(now int64) *decideInput {
 	s, e := t.store, t.entry
 	k := &e.known
 	t.in = decideInput{
@@ -151,7 +151,7 @@ func (t *transaction) buildChange() error {
 	if err := k.decodeState(); err != nil {
 		return err
 	}
-	t.noteDecision(decide(t.inputAt(u.now), &t.buffers))
+	t.noteDecision(decide(t.fillInput(u.now), &t.buffers))
 	return t.buildChange()
 }
 

@@ -3,8 +3,8 @@ package cas
 import "sync/atomic"
 
 // isOutdated reports whether what is known of the record is very likely to be old, so that a change of it
-// would be made in vain. It is not within two round trips of the last reply: with that a change may still be
-// first, while the record may change again after a reading.
+// would be made in vain. Within two round trips of the last reply it reports false: a change may still be
+// first then, and the record may change again behind a reading, too.
 func (t *transaction) isOutdated() bool {
 	c := &t.entry.contention
 	return t.store.outdated.isHigh() && t.store.clock.elapsedTime()-c.repliedAt > int64(2*c.roundTrip)
@@ -27,13 +27,13 @@ const (
 // note counts what the first reply of a transaction tells. Of two counts at the same time one may be lost,
 // which changes little.
 func (o *outdatedShare) note(changed bool) {
-	is := o.count.Load()
-	next := max(0, is-outdatedStep)
+	count := o.count.Load()
+	next := max(0, count-outdatedStep)
 	if changed {
-		next = min(is+1, outdatedMost)
+		next = min(count+1, outdatedMost)
 	}
 	// Most often it stays at one end, and is only read.
-	if next != is {
+	if next != count {
 		o.count.Store(next)
 	}
 }

@@ -67,7 +67,7 @@ func onRedis(ctx context.Context, b *bench) (text string, rows []row, err error)
 // A sharedQuestion is which names are asked for.
 type sharedQuestion struct {
 	what   string
-	name   func(number int64) string // of so many calls before
+	name   func(number int64) string // for the call with this number
 	budget [3]float64                // of as many servers and one; 0 is none
 }
 

@@ -89,7 +89,7 @@ func (s *session) submitCall(c *nativeCall) {
 	s.server.config.Gate.Submit(l.alone[:]...)
 	// A decision that is not in the room was made in line, and answered as one that comes later: its client
 	// may have left meanwhile, and a server that is stopping ends the connection after one that may wait.
-	// Until it is decided, another goroutine may be about to set it.
+	// Decision is read only once the call is decided: until then another goroutine may be setting it.
 	atOnce := c.isDecided() && (c.Decision == &c.room.Decision || !c.alone && !c.mustReachClient())
 	if s.waiting != nil || !atOnce {
 		c.giveRoom()
