@@ -44,7 +44,7 @@ func (t *transaction) onReply(reply Reply, err error) {
 		go t.run()
 		return
 	}
-	waits := reply.Claimed > 0 || t.change.Claim > 0
+	waits := reply.Claimed > 0 || t.change.Claim > 0 || t.claim.forRoom
 	if err == nil && !waits && isQuick(len(t.batch.turns), len(reply.Record)) {
 		t.continueRun(reply, nil)
 		return
@@ -89,7 +89,8 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 		return t.onNoReply(err)
 	}
 	t.noteReplyTiming(reply)
-	if t.retries.lost == 0 {
+	// What had to be read in any case, as after a wake, says nothing about other records.
+	if t.retries.lost == 0 && !t.mustRead() {
 		t.store.outdated.note(!reply.Swapped && reply.Version != e.known.version)
 	}
 	if reply.Swapped {

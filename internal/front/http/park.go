@@ -53,10 +53,14 @@ type parkedConn struct {
 	idleTimer  *time.Timer
 }
 
-// keepUnread prepares a connection for being parked, which it is once the HTTP library closes it. conn is the
-// connection as it was accepted, or as it was handed back after an earlier wait; hijacked is the library's
-// view of it, which still has the read buffer. If this fails, the connection is closed.
+// keepUnread keeps what the HTTP library has read ahead, and makes the connection ready: the library closes
+// it next, and Close parks it then. conn is the connection as it was accepted, or as it was handed back after
+// an earlier wait; hijacked is the library's view of it, which still has the read buffer. If this fails, the
+// connection is closed.
 func (p *parkedConn) keepUnread(conn, hijacked net.Conn) {
+	// Waiting has no timeout except the request's own. Before the look at the buffer: a check that comes
+	// behind it would leave a deadline for the next request.
+	p.stopTimer()
 	// The library's buffer is used again. What it holds of pipelined requests must be kept until the answer
 	// is written, and counts, because a client chooses how much that is.
 	rest, err := readBuffered(conn, hijacked)
@@ -73,8 +77,6 @@ func (p *parkedConn) keepUnread(conn, hijacked net.Conn) {
 // parkConn parks a connection. Its waiter is told if the client hangs up before the answer, possibly before
 // parkConn returns. On an error the connection is closed, and the waiter is not told.
 func (s *Server) parkConn(p *parkedConn) error {
-	// Waiting has no timeout except the request's own.
-	p.stopTimer()
 	// In the set before it is watched: a hang-up that is seen at once removes it again.
 	s.parkedConns.addConn(p)
 	err := s.poller.watchConn(p)
