@@ -32,7 +32,7 @@ import (
 type pacedConn struct {
 	net.Conn
 	server *Server
-	closed atomic.Bool
+	ended  atomic.Bool // it was closed
 
 	// activity holds what the connection is doing in its last two bits, and above them how often that has
 	// changed. Only the goroutine that serves the connection writes it.
@@ -43,20 +43,20 @@ type pacedConn struct {
 	loopback bool    // it was accepted on a loopback address
 
 	healthAlone bool // it is of ServeHealth
-	cut         bool // by cutConn; guarded by mu
+	cut         bool // by cutConn; guarded by paceMu
 
 	knownHost unique.Handle[string] // the last Host that passed checkHost; mostly that of all
 
 	caller atomic.Pointer[access.Caller] // nil if rights are off, or before the first request
 
-	// charged is how many bytes the answer that is being written took from the budget.
-	charged atomic.Int64
+	// answerCharged is how many bytes the answer that is being written took from the budget.
+	answerCharged atomic.Int64
 
 	// parking is how the connection is to be parked, from the return of its request's handler until the HTTP
 	// library closes it.
 	parking atomic.Pointer[parkedConn]
 
-	mu           sync.Mutex
+	paceMu       sync.Mutex
 	timer        *time.Timer // nil while the connection is parked or closed
 	unsent       []*waiter   // with the holds whose answers were not written yet
 	lastActivity uint32      // activity at the last check
@@ -108,15 +108,15 @@ func activityOf(doing uint32) uint32 { return doing & (1<<activityBits - 1) }
 // startTimer begins an activity, and the checks.
 func (c *pacedConn) startTimer(doing uint32) {
 	c.setActivity(doing)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.paceMu.Lock()
+	defer c.paceMu.Unlock()
 	c.timer = time.AfterFunc(c.checkInterval(), c.checkPace)
 }
 
 // stopTimer ends the checks: the connection is parked or closed.
 func (c *pacedConn) stopTimer() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.paceMu.Lock()
+	defer c.paceMu.Unlock()
 	if c.timer != nil {
 		c.timer.Stop()
 		c.timer = nil
@@ -128,8 +128,8 @@ func (c *pacedConn) checkInterval() time.Duration { return max(1, c.server.confi
 
 // checkPace cuts the connection if the same activity has lasted for too long. The timer calls it.
 func (c *pacedConn) checkPace() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.paceMu.Lock()
+	defer c.paceMu.Unlock()
 	if c.timer == nil { // stopTimer came too late to keep this call back
 		return
 	}
@@ -245,16 +245,16 @@ func takeBackUnsent(conn net.Conn, w *waiter) bool {
 	if c == nil {
 		return false
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.paceMu.Lock()
+	defer c.paceMu.Unlock()
 	c.unsent = append(c.unsent, w)
 	return true
 }
 
 // takeUnsent returns the waiters whose answers were not written yet, and forgets them.
 func (c *pacedConn) takeUnsent() (unsent []*waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.paceMu.Lock()
+	defer c.paceMu.Unlock()
 	unsent, c.unsent = c.unsent, nil
 	return unsent
 }
@@ -275,7 +275,7 @@ func (c *pacedConn) Close() error {
 		p.waiter.parkConn(p)
 		return nil
 	}
-	if !c.closed.Swap(true) {
+	if !c.ended.Swap(true) {
 		c.stopTimer()
 		c.server.countClosed(c.Conn)
 		c.server.pacedConns.removeConn(c)

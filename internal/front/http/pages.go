@@ -224,7 +224,7 @@ func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(
 		s.writeOverloaded(&ctx.Response, from.wantsJSON)
 		return
 	}
-	c.charged.Store(int64(size))
+	c.answerCharged.Store(int64(size))
 }
 
 // chargeTask is chargeAnswer for the result of a waiter's task.
@@ -240,7 +240,7 @@ func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
 	if more := size - w.charged; more > 0 && s.config.Budget.Take(more) {
 		w.charged = size
 	}
-	c.charged.Store(int64(w.charged))
+	c.answerCharged.Store(int64(w.charged))
 	if size > w.charged {
 		ctx.Response.ResetBody()
 		w.task.writeShort(&ctx.Response, &w.responder)
@@ -256,7 +256,7 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 
 // releaseCharged gives the bytes of the last large answer back to the budget.
 func (c *pacedConn) releaseCharged() {
-	if size := c.charged.Swap(0); size > 0 {
+	if size := c.answerCharged.Swap(0); size > 0 {
 		c.server.config.Budget.Release(int(size))
 	}
 }
