@@ -53,36 +53,37 @@ func TestOneHoldForTwo(t *testing.T) {
 	}
 }
 
+// grant asks for a grant over one limiter, and has it decided.
+func (b *quotaBench) grant(id string, outcome gatehouse.Outcome, left time.Duration) error {
+	cmd := gatehouse.GrantCommand{Op: gatehouse.OpAcquire, ID: id, Want: []gatehouse.Member{
+		{Key: gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}, Cost: 1},
+	}}
+	entry, err := b.user.EnterGrant(&cmd)
+	if err != nil {
+		return err
+	}
+	d := gatehouse.GrantDecision{Outcome: outcome, ID: cmd.ID, Fence: 7, ExpiresAfter: left}
+	return entry.LeaveGrant(&cmd, &d, nil)
+}
+
 // TestGrantsCountAsNames has records of grants, which the store keeps as it does names.
 func TestGrantsCountAsNames(t *testing.T) {
 	b := newQuotaBench(t, "names: 3")
-	limit := gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
-	grant := func(id string, outcome gatehouse.Outcome) error {
-		cmd := gatehouse.GrantCommand{
-			Op: gatehouse.OpAcquire, ID: id, Want: []gatehouse.Member{{Key: limit, Cost: 1}},
-		}
-		entry, err := b.user.EnterGrant(&cmd)
-		if err != nil {
-			return err
-		}
-		d := gatehouse.GrantDecision{Outcome: outcome, ID: cmd.ID, Fence: 7, ExpiresAfter: time.Hour}
-		return entry.LeaveGrant(&cmd, &d, nil)
-	}
 	for i := range 9 {
-		if err := grant("refused-"+strconv.Itoa(i), gatehouse.Refused); err != nil {
+		if err := b.grant("refused-"+strconv.Itoa(i), gatehouse.Refused, 0); err != nil {
 			t.Fatalf("grant %d that is refused: %v, want none, as nothing remains of it", i, err)
 		}
 	}
 	for _, id := range []string{"1", "2", "2", ""} { // a name, and two grants
-		if err := grant(id, gatehouse.Granted); err != nil {
+		if err := b.grant(id, gatehouse.Granted, time.Hour); err != nil {
 			t.Fatalf("grant %q: %v, want none", id, err)
 		}
 	}
-	b.wantQuota(grant("3", gatehouse.Granted), "names")
+	b.wantQuota(b.grant("3", gatehouse.Granted, time.Hour), "names")
 	b.now = b.now.Add(2*time.Hour - 1) // it is remembered as long as it lasted
-	b.wantQuota(grant("3", gatehouse.Granted), "names")
+	b.wantQuota(b.grant("3", gatehouse.Granted, time.Hour), "names")
 	b.now = b.now.Add(1)
-	if err := grant("3", gatehouse.Granted); err != nil {
+	if err := b.grant("3", gatehouse.Granted, time.Hour); err != nil {
 		t.Errorf("after the grants are forgotten: %v, want none", err)
 	}
 }
@@ -90,27 +91,15 @@ func TestGrantsCountAsNames(t *testing.T) {
 // A repeat of a grant is answered with what is left of it, which is not as long as it is remembered.
 func TestRepeatedGrantCountsAsLong(t *testing.T) {
 	b := newQuotaBench(t, "names: 2")
-	limit := gatehouse.Key{Kind: gatehouse.GCRA, Name: "a"}
-	grant := func(id string, left time.Duration) error {
-		cmd := gatehouse.GrantCommand{
-			Op: gatehouse.OpAcquire, ID: id, Want: []gatehouse.Member{{Key: limit, Cost: 1}},
-		}
-		entry, err := b.user.EnterGrant(&cmd)
-		if err != nil {
-			return err
-		}
-		d := gatehouse.GrantDecision{Outcome: gatehouse.Granted, ID: cmd.ID, Fence: 7, ExpiresAfter: left}
-		return entry.LeaveGrant(&cmd, &d, nil)
-	}
 	for _, left := range []time.Duration{time.Hour, time.Minute} {
-		if err := grant("1", left); err != nil {
+		if err := b.grant("1", gatehouse.Granted, left); err != nil {
 			t.Fatal(err)
 		}
 		b.now = b.now.Add(time.Hour - time.Minute)
 	}
-	b.wantQuota(grant("2", time.Hour), "names") // after nearly two hours
+	b.wantQuota(b.grant("2", gatehouse.Granted, time.Hour), "names") // after nearly two hours
 	b.now = b.now.Add(2 * time.Minute)
-	if err := grant("2", time.Hour); err != nil {
+	if err := b.grant("2", gatehouse.Granted, time.Hour); err != nil {
 		t.Errorf("after the grant is forgotten: %v, want none", err)
 	}
 }

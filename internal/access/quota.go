@@ -195,8 +195,7 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 	defer v.mu.Unlock()
 	_, known := v.names.all[key]
 	if !known && !v.names.hasRoom(u.most.Names, now) {
-		u.users.startRecount(v, now)
-		return u.overQuota("names", u.most.Names)
+		return u.refuseMore("names", u.most.Names, now)
 	}
 	v.names.extend(key, now+int64(nameAtLeast))
 	return nil
@@ -213,8 +212,7 @@ func (u *User) askHold(one holdKey, now int64) error {
 	if v.holds.ask(one, u.most.Holders, now) {
 		return nil
 	}
-	u.users.startRecount(v, now)
-	return u.overQuota("holders", u.most.Holders)
+	return u.refuseMore("holders", u.most.Holders, now)
 }
 
 // askRecord counts the record of a grant that is asked for as a name, unless there are too many.
@@ -225,8 +223,14 @@ func (u *User) askRecord(id string, now int64) error {
 	if v.names.ask(recordKey(id), u.most.Names, now) {
 		return nil
 	}
-	u.users.startRecount(v, now)
-	return u.overQuota("names", u.most.Names)
+	return u.refuseMore("names", u.most.Names, now)
+}
+
+// refuseMore is overQuota for what the user has begun, which is looked up then: some of it may have ended.
+// The lock of the usage is held.
+func (u *User) refuseMore(what string, most, now int64) error {
+	u.users.startRecount(u.usage, now)
+	return u.overQuota(what, most)
 }
 
 // recordKey is what the record of a grant is counted by.

@@ -51,12 +51,20 @@ type recount struct {
 	left  int // questions that may be asked
 }
 
-// ask asks the store. ok is false if it did not answer, or was asked enough.
-func (r *recount) ask(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.Decision, ok bool) {
+// takeQuestion reports whether the store may be asked once more.
+func (r *recount) takeQuestion() bool {
 	if r.left == 0 {
-		return d, false
+		return false
 	}
 	r.left--
+	return true
+}
+
+// ask asks the store. ok is false if it did not answer, or was asked enough.
+func (r *recount) ask(key gatehouse.Key, cmd gatehouse.Command) (d gatehouse.Decision, ok bool) {
+	if !r.takeQuestion() {
+		return d, false
+	}
 	d, err := r.gate.Do(r.ctx, key, cmd)
 	return d, err == nil
 }
@@ -68,10 +76,9 @@ func (r *recount) isMissing(key gatehouse.Key) (missing, ok bool) {
 		d, ok := r.ask(key, gatehouse.Command{Op: gatehouse.OpStats})
 		return d.Outcome == gatehouse.Missing, ok
 	}
-	if r.left == 0 {
+	if !r.takeQuestion() {
 		return false, false
 	}
-	r.left--
 	d, err := r.gate.DoGrant(r.ctx, gatehouse.GrantCommand{Op: gatehouse.OpPeek, ID: key.Name})
 	return d.Outcome == gatehouse.Missing, err == nil
 }

@@ -1,6 +1,10 @@
 package access
 
-import "github.com/gatehousehq/gatehouse"
+import (
+	"math"
+
+	"github.com/gatehousehq/gatehouse"
+)
 
 // A Wait is a request of a user that waits in line. It counts against the user's quota, and is refused when a
 // new policy does not allow it any more.
@@ -34,7 +38,7 @@ func (u *Users) BeginWait(w Wait, refuse func(error)) (*Wait, error) {
 	}
 	u.waits[&w] = struct{}{}
 	// A store keeps a name as long as a request waits for it.
-	w.eachName(func(t *begunSet[gatehouse.Key], key gatehouse.Key) { t.ask(key, forever, u.elapsed()) })
+	w.eachName(func(t *begunSet[gatehouse.Key], key gatehouse.Key) { t.ask(key, math.MaxInt64, u.elapsed()) })
 	return &w, nil
 }
 

@@ -135,7 +135,7 @@ func (s *session) answerHello(args [][]byte) {
 			return
 		}
 	}
-	if s.account() != nil && s.loop.sender == nil {
+	if s.lacksSender() {
 		s.loop.reply.writeError("NOAUTH", helloText)
 		return
 	}

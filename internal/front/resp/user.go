@@ -120,10 +120,13 @@ func (s *session) lookUpSender(n int) error {
 	return s.account().checkUnknown(n)
 }
 
+// lacksSender reports whether rights are on, and it is not known who sends the command.
+func (s *session) lacksSender() bool { return s.account() != nil && s.loop.sender == nil }
+
 // user returns who sends the command that is being answered, nil if rights are off, and [access.Unknown] if
 // it is not known.
 func (s *session) user() *access.User {
-	if s.account() != nil && s.loop.sender == nil {
+	if s.lacksSender() {
 		return access.Unknown()
 	}
 	return s.loop.sender
