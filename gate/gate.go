@@ -82,7 +82,7 @@ func New(store Store, config Config) *Gate {
 		config.Line = DefaultLine
 	}
 	g := &Gate{store: store, config: config, seed: maphash.MakeSeed()}
-	// An observer is told of requests, and a command that is decided at once has none.
+	// An observer is given requests, and a command that is decided at once has none.
 	if s, ok := store.(atOnceStore); ok && config.Observer == nil && s.ServesAtOnce(store) {
 		g.atOnce = s
 	}

@@ -51,7 +51,7 @@ func (t *begunSet[K]) set(key K, c begun) {
 
 // sweep drops what has ended.
 func (t *begunSet[K]) sweep(now int64) {
-	// A user at its quota who asks on and on must not have all of it looked at each time.
+	// A user at its quota may go on asking often. All of it is looked at only when something may have ended.
 	if now < t.due {
 		return
 	}

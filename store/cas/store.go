@@ -215,7 +215,7 @@ const (
 	smallState  = 1 << 10
 )
 
-// isQuick reports whether so many turns, or calls, are decided on a record of so many bytes in some
+// isQuick reports whether a number of turns, or calls, is decided on a record of size bytes in some
 // microseconds.
 func isQuick(turns, size int) bool { return turns <= fewTogether && size <= smallState }
 

@@ -207,7 +207,7 @@ func TestGivenBackAtOnceIsRemembered(t *testing.T) {
 					}
 				}
 				if together.Len() != 0 {
-					t.Error("the name is kept for ever")
+					t.Error("the name is never forgotten")
 				}
 			})
 		})

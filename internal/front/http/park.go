@@ -44,7 +44,7 @@ type parkedConn struct {
 	mu         sync.Mutex
 	readAhead  []byte  // the start of the next request, read already
 	charged    int     // bytes of readAhead that were taken from the budget
-	waiter     *waiter // is told once when the client hangs up while waiting; nil once idle
+	waiter     *waiter // its onHangup is called once, if the client hangs up while it waits; nil once idle
 	ready      bool    // to be parked: readAhead is there
 	reported   bool    // the poller has reported what is still in the socket
 	hungUp     bool    // the poller has reported that the client hung up
@@ -74,8 +74,8 @@ func (p *parkedConn) keepUnread(conn, hijacked net.Conn) {
 	p.readAhead, p.charged, p.ready = rest, len(rest), true
 }
 
-// parkConn parks a connection. Its waiter is told if the client hangs up before the answer, possibly before
-// parkConn returns. On an error the connection is closed, and the waiter is not told.
+// parkConn parks a connection. From then on onHangup of its waiter is called if the client hangs up before
+// the answer, possibly before parkConn returns. On an error the connection is closed without that call.
 func (s *Server) parkConn(p *parkedConn) error {
 	// In the set before it is watched: a hang-up that is seen at once removes it again.
 	s.parkedConns.addConn(p)
@@ -99,6 +99,7 @@ func readBuffered(conn, hijacked net.Conn) ([]byte, error) {
 		return nil, fmt.Errorf("parking a connection: %w", err)
 	}
 	server := pacedConnOf(conn).server
+	// Borrowed: an array here would be allocated for each connection, as Read may keep it.
 	chunk := server.bodyPool.Get().(*[firstBufferBytes]byte)
 	defer server.bodyPool.Put(chunk)
 	var rest []byte
@@ -202,7 +203,7 @@ func (p *parkedConn) handleEvent(hungUp bool) {
 	// the timer runs: until then the answer is still being written, and awaitRequest has what came reported
 	// again.
 	w, idle := p.waiter, p.idleTimer != nil
-	// Also what the waiter is told of: it may have its decision, and then answers all the same.
+	// Noted before onHangup is called, too: a waiter that has its decision answers all the same.
 	p.reported, p.hungUp = true, p.hungUp || hungUp
 	if !idle && (w == nil || !hungUp && !p.hasTooMuchBehind()) {
 		p.mu.Unlock()

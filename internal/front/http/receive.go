@@ -18,7 +18,8 @@ import (
 // (docs/decisions/0027).
 const prefetchedBytes = 1
 
-// firstBufferBytes is the first buffer for a body. It doubles as the body arrives.
+// firstBufferBytes is the first buffer for a body, which doubles as the body arrives, and the one that
+// readBuffered borrows.
 const firstBufferBytes = 2 << 10
 
 // longBodyHeader marks a request whose body is longer than any may be. No client can send this header: one

@@ -44,7 +44,7 @@ func TestPolicyWithinAPipeline(t *testing.T) {
 }
 
 // TestPolicyWithinACommand has a file without the user come when a command was let in and is not judged yet:
-// the policy that let it in judges it, and the next command is told that its sender is gone.
+// the policy that let it in judges it, and the next command is refused, as its sender is not known any more.
 func TestPolicyWithinACommand(t *testing.T) {
 	without, err := access.ParsePolicy("users.yaml", []byte("users: [{name: other}]"))
 	if err != nil {
