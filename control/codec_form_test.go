@@ -213,7 +213,7 @@ func TestDecodeUnknownZone(t *testing.T) {
 func TestDecodeTakesLittle(t *testing.T) {
 	const most, least = 48, 20_000 // times the length; whatever the length
 	barrier := &Barrier{commandCounts: commandCounts{created: 1}, arrivals: map[Ticket]struct{}{}}
-	semaphore := &Semaphore{fence: 1 << 40, holds: map[string]*hold{}}
+	semaphore := &Semaphore{fence: 1 << 40}
 	log := new(limiterState[slidingLogMeter, *slidingLogMeter])
 	log.created = 1
 	log.meter.meterRate, log.meter.span = meterRate{size: 9, interval: 9}, 9
@@ -224,7 +224,7 @@ func TestDecodeTakesLittle(t *testing.T) {
 	promised.meter.meterRate, promised.meter.span = meterRate{size: 9, interval: 9}, 9
 	for i := range 20_000 {
 		barrier.arrivals[Ticket(i+1)] = struct{}{}
-		semaphore.holds[fmt.Sprint(i)] = &hold{cost: 1, until: 1, grants: 1}
+		semaphore.holds.add(&hold{holder: fmt.Sprint(i), cost: 1, until: 1, grants: 1})
 		log.meter.runs = append(log.meter.runs, startRun{int64(i), 1})
 		if i < maxReservations {
 			place := reservation{at: 1, n: 1, number: 1, answers: 1}

@@ -42,7 +42,7 @@ func (s *Semaphore) explainFull(now int64) string {
 		text.WriteString("has too little room: ")
 	}
 	fmt.Fprintf(&text, "%d of %d held", s.heldCost, s.size)
-	if len(s.holds) > maxExplained {
+	if len(s.holds.heap) > maxExplained {
 		return text.String()
 	}
 	eldest := s.holdsByFence() // tokens rise from hold to hold

@@ -59,7 +59,7 @@ func (f *slotForecast) fillWaits(line []LineEntry, waits []time.Duration) {
 	if s.closing() != nil || s.size == 0 {
 		return
 	}
-	for _, h := range s.holds {
+	for _, h := range s.holds.heap {
 		if after, known := f.holdLeft(h); known {
 			f.ends.Push(slotEnd{after, h.cost})
 		}

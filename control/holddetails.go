@@ -53,6 +53,9 @@ func (c *stateCodec) codeText(text *string) {
 	}
 }
 
+// nameWeight is what the names of a hold's holder and owner take in memory.
+func (h *hold) nameWeight() int { return len(h.holder) + textWeight + ownerWeight(h.owner) }
+
 // ownerWeight is what an owner takes in memory.
 func ownerWeight(o *gatehouse.Owner) int {
 	if o == nil {

@@ -25,7 +25,7 @@ type Hold struct {
 // Holds lists what is held, in the order in which it was granted. What has ended since the last step is
 // still listed.
 func (s *Semaphore) Holds() []Hold {
-	list := make([]Hold, 0, len(s.holds))
+	list := make([]Hold, 0, len(s.holds.heap))
 	for _, h := range s.holdsByFence() {
 		hold := Hold{Holder: h.holder, Fence: h.fence, Cost: h.cost, Expires: h.expires}
 		if h.until != 0 {
@@ -36,33 +36,21 @@ func (s *Semaphore) Holds() []Hold {
 	return list
 }
 
-// A holderHold is a hold and whose it is.
-type holderHold struct {
-	fence  uint64 // the hold's, so that sorting looks at nothing else
-	holder string
-	*hold
-}
-
 // holdsByFence lists what is held in the order of fencing tokens.
-func (s *Semaphore) holdsByFence() []holderHold {
-	list := make([]holderHold, 0, len(s.holds))
-	for holder, h := range s.holds {
-		list = append(list, holderHold{h.fence, holder, h})
-	}
-	slices.SortFunc(list, func(a, b holderHold) int {
+func (s *Semaphore) holdsByFence() []*hold {
+	return slices.SortedFunc(slices.Values(s.holds.heap), func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(a.fence, b.fence), cmp.Compare(a.holder, b.holder))
 	})
-	return list
 }
 
 // End ends the hold that a holder has with this fencing token, as if its time had come. It reports whether
 // there was such a hold.
 func (s *Semaphore) End(holder string, fence uint64) bool {
-	h := s.holds[holder]
+	h := s.holds.find(holder)
 	if h == nil || h.fence != fence {
 		return false
 	}
-	s.dropHold(holder, h)
+	s.dropHold(h)
 	s.expired++
 	return true
 }
@@ -75,9 +63,9 @@ func (s *Semaphore) Track() {
 	if s.changed != nil {
 		return
 	}
-	s.changed = make(map[string]struct{}, len(s.holds))
-	for holder := range s.holds {
-		s.changed[holder] = struct{}{}
+	s.changed = make(map[string]struct{}, len(s.holds.heap))
+	for _, h := range s.holds.heap {
+		s.changed[h.holder] = struct{}{}
 	}
 }
 
@@ -93,7 +81,7 @@ func (s *Semaphore) noteChanged(holder string) {
 func (s *Semaphore) EachChanged(visit func(holder string, form []byte)) {
 	var c stateCodec
 	for _, holder := range slices.Sorted(maps.Keys(s.changed)) {
-		h := s.holds[holder]
+		h := s.holds.find(holder)
 		// The hold has ended: the store deletes its record.
 		if h == nil {
 			visit(holder, nil)
@@ -127,11 +115,11 @@ func (s *Semaphore) EncodeHead(data []byte) []byte {
 func (s *Semaphore) DecodeHold(holder string, form []byte) error {
 	c := stateCodec{data: form, reading: true}
 	c.codeVersion(holdVersion)
-	h := new(hold)
+	h := &hold{holder: holder}
 	h.codeFields(&c)
 	// A hold is added only when all of it was read.
 	if c.endDecoding() == nil {
-		s.addDecoded(&c, holder, h)
+		s.addDecoded(&c, h)
 	}
 	if c.fault != nil {
 		return gatehouse.Errorf(gatehouse.CodeInternal, "stored hold of %q: %w", holder, c.fault)
@@ -148,9 +136,9 @@ const leastHold = 13
 func (s *Semaphore) codeFields(c *stateCodec) {
 	s.codeHead(c)
 	// Holds are written in the order of their fencing tokens, so that equal states have equal encodings
-	// although a map has no order.
+	// whatever the order of their ends was before.
 	if !c.reading {
-		c.codeLength(len(s.holds), leastHold)
+		c.codeLength(len(s.holds.heap), leastHold)
 		for _, h := range s.holdsByFence() {
 			c.codeString(&h.holder)
 			h.codeFields(c)
@@ -158,17 +146,17 @@ func (s *Semaphore) codeFields(c *stateCodec) {
 		return
 	}
 	for range c.codeLength(0, leastHold) {
-		holder, h := "", new(hold)
-		c.codeString(&holder)
+		h := new(hold)
+		c.codeString(&h.holder)
 		h.codeFields(c)
-		s.addDecoded(c, holder, h)
+		s.addDecoded(c, h)
 	}
 }
 
 // codeHead codes all but the holds, the sum of which is not stored.
 func (s *Semaphore) codeHead(c *stateCodec) {
 	enough := s.earliestHead()
-	for _, h := range s.holds {
+	for _, h := range s.holds.heap {
 		enough = max(enough, h.earliestVersion())
 	}
 	c.codeEarlierVersion(enough, holdVersion)
@@ -224,10 +212,10 @@ func (h *hold) codeFields(c *stateCodec) {
 }
 
 // addDecoded adds a hold that was read.
-func (s *Semaphore) addDecoded(c *stateCodec, holder string, h *hold) {
+func (s *Semaphore) addDecoded(c *stateCodec, h *hold) {
 	switch {
-	case s.holds[holder] != nil:
-		c.failDecoding("a hold of %q twice", holder)
+	case s.holds.find(h.holder) != nil:
+		c.failDecoding("a hold of %q twice", h.holder)
 		return
 	case h.cost == 0 || h.cost > gatehouse.MaxSize-s.heldCost:
 		c.failDecoding("cost of %d with %d held, want 1 to %d in all",
@@ -237,9 +225,5 @@ func (s *Semaphore) addDecoded(c *stateCodec, holder string, h *hold) {
 		c.failDecoding("fencing token %d, want at most %d", h.fence, s.fence)
 		return
 	}
-	s.storeHold(holder, h)
-	// Holds without an end, and those that the store ends, have no place in the heap.
-	if h.until != 0 {
-		s.ends.Push(holdEnd{at: h.until, holder: holder, fence: h.fence})
-	}
+	s.storeHold(h)
 }

@@ -181,7 +181,7 @@ func TestDecodeHoldRefuses(t *testing.T) {
 		if err := s.DecodeHold("again", form(good)); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.DecodeHold(name, bad); err == nil || s.heldCost != 1 || len(s.holds) != 1 {
+		if err := s.DecodeHold(name, bad); err == nil || s.heldCost != 1 || len(s.holds.heap) != 1 {
 			t.Errorf("DecodeHold(%s) = %v with %d held, want an error and 1", name, err, s.heldCost)
 		}
 	}

@@ -188,7 +188,7 @@ func findLost(others []JointPart, record *JointPart) (name string) {
 		if !held {
 			continue // a limiter: what was taken of it was taken
 		}
-		if h := s.holds[p.Turn.Holder]; h == nil || h.fence != one.last.Fence {
+		if h := s.holds.find(p.Turn.Holder); h == nil || h.fence != one.last.Fence {
 			return p.Key.String()
 		}
 	}

@@ -90,7 +90,7 @@ func (h *house) takenBy(m gatehouse.Member, before gatehouse.Command) bool {
 		return h.left(m.Key) != limit-before.Cost
 	}
 	s := h.states[m.Key].(*Semaphore)
-	return s.holds[GrantHolder("x")] != nil
+	return s.holds.find(GrantHolder("x")) != nil
 }
 
 // TestJointLife: a grant is seen, renewed and released; what it holds ends with it, and its id is remembered.

@@ -150,22 +150,22 @@ func (s *Semaphore) ensureManaged() *managedSemaphore {
 // evictHold has a hold end with its term: it can be neither renewed nor extended any more. It ends at once if
 // the command says so, or if it has no term.
 func (s *Semaphore) evictHold(now time.Time, turn *Turn) {
-	holder, h := s.holdOf(turn.Fence)
+	h := s.holdOf(turn.Fence)
 	if h == nil {
 		turn.failWith(gatehouse.Conflict, "has no hold with this id: it was released, or has ended")
 		return
 	}
 	s.rememberEviction(eviction{
-		fence: h.fence, holder: hashHolder(holder), Closing: newClosing(now, turn.Command),
+		fence: h.fence, holder: hashHolder(h.holder), Closing: newClosing(now, turn.Command),
 	})
 	if !turn.Now && h.expires != 0 {
 		h.evicted = true
-		s.noteChanged(holder)
+		s.noteChanged(h.holder)
 		s.fillHold(now, turn, h)
 		return
 	}
 	s.lengths.note(h, now.UnixNano())
-	s.dropHold(holder, h)
+	s.dropHold(h)
 	s.released++
 	s.fillStanding(turn, gatehouse.Granted)
 }
@@ -177,7 +177,7 @@ func (s *Semaphore) rememberEviction(e eviction) {
 	// A second eviction of the same hold takes the place of the first, so that the last reason is told.
 	m.evictions = slices.DeleteFunc(m.evictions, func(old eviction) bool { return old.fence == e.fence })
 	if len(m.evictions) == maxEvictions {
-		gone := func(old eviction) bool { _, h := s.holdOf(old.fence); return h == nil }
+		gone := func(old eviction) bool { return s.holdOf(old.fence) == nil }
 		i := max(0, slices.IndexFunc(m.evictions, gone))
 		m.evictions = slices.Delete(m.evictions, i, i+1)
 	}
@@ -185,13 +185,13 @@ func (s *Semaphore) rememberEviction(e eviction) {
 }
 
 // holdOf finds a hold by its fencing token.
-func (s *Semaphore) holdOf(fence uint64) (holder string, h *hold) {
-	for holder, h := range s.holds {
+func (s *Semaphore) holdOf(fence uint64) *hold {
+	for _, h := range s.holds.heap {
 		if h.fence == fence {
-			return holder, h
+			return h
 		}
 	}
-	return "", nil
+	return nil
 }
 
 // evictionOf is that of a hold; nil when it was not evicted. It says neither who nor why when that is

@@ -68,7 +68,7 @@ func listedMost(cmd *gatehouse.Command) int {
 
 // reportHolders lists what is held behind a fencing token.
 func (s *Semaphore) reportHolders(now time.Time, cmd *gatehouse.Command, r *gatehouse.Report) {
-	r.Total = len(s.holds)
+	r.Total = len(s.holds.heap)
 	most, bytes := listedMost(cmd), 0
 	// One more than is listed tells whether there are more.
 	for _, h := range s.holdsBehind(cmd.Fence, most+1) {
@@ -83,7 +83,7 @@ func (s *Semaphore) reportHolders(now time.Time, cmd *gatehouse.Command, r *gate
 }
 
 // describeHold is what a list tells of a hold. It never has the key, by which a hold is released.
-func (s *Semaphore) describeHold(now time.Time, h holderHold) gatehouse.HolderEntry {
+func (s *Semaphore) describeHold(now time.Time, h *hold) gatehouse.HolderEntry {
 	e := gatehouse.HolderEntry{
 		Fence: h.fence, Slots: h.cost, Renewals: int64(h.renewals), ExpiresAfter: h.timeLeft(now.UnixNano()),
 	}
@@ -97,28 +97,28 @@ func (s *Semaphore) describeHold(now time.Time, h holderHold) gatehouse.HolderEn
 	if id, is := strings.CutPrefix(h.holder, GrantHolder("")); is {
 		e.Grant = id
 	}
-	if evicted := s.evictionOf(h.hold); evicted != nil {
+	if evicted := s.evictionOf(h); evicted != nil {
 		e.Evicted = new(evicted.Closing)
 	}
 	return e
 }
 
 // holdsBehind lists the holds with the least fencing tokens above one, at most so many, in order.
-func (s *Semaphore) holdsBehind(fence uint64, most int) []holderHold {
+func (s *Semaphore) holdsBehind(fence uint64, most int) []*hold {
 	// There may be 100,000. Keeping some more than are wanted, and sorting them now and then, finds the first
 	// in one pass.
-	var list []holderHold
+	var list []*hold
 	last := uint64(0) // the greatest that may still be listed; 0 when that is not known yet
 	keepFirst := func() {
-		slices.SortFunc(list, func(a, b holderHold) int { return cmp.Compare(a.fence, b.fence) })
+		slices.SortFunc(list, func(a, b *hold) int { return cmp.Compare(a.fence, b.fence) })
 		if len(list) > most {
 			list = list[:most]
 			last = list[most-1].fence
 		}
 	}
-	for holder, h := range s.holds {
+	for _, h := range s.holds.heap {
 		if h.fence > fence && (last == 0 || h.fence < last) {
-			list = append(list, holderHold{h.fence, holder, h})
+			list = append(list, h)
 		}
 		if len(list) >= 4*most {
 			keepFirst()
@@ -163,7 +163,7 @@ func Describe(now time.Time, name string, s State) gatehouse.NameDetails {
 	}
 	switch s := s.(type) {
 	case *Semaphore:
-		d.Limit, d.Used, d.Holders = max(s.size, boolToInt(s.lock)), s.heldCost, len(s.holds)
+		d.Limit, d.Used, d.Holders = max(s.size, boolToInt(s.lock)), s.heldCost, len(s.holds.heap)
 		d.Closed = s.closing().public()
 		s.discountEnded(now.UnixNano(), &d)
 	case *Barrier:
@@ -197,10 +197,10 @@ func joinLimits(list string, limit gatehouse.Limit) string {
 // discountEnded leaves out what has ended since the last step: it is still stored, and a read must not drop
 // it.
 func (s *Semaphore) discountEnded(now int64, d *gatehouse.NameDetails) {
-	if len(s.ends.Heap) == 0 || s.ends.Heap[0].at > now {
+	if h := s.holds.next(); h == nil || h.until > now {
 		return
 	}
-	for _, h := range s.holds {
+	for _, h := range s.holds.heap {
 		if h.until != 0 && h.until <= now {
 			d.Used, d.Holders = d.Used-h.cost, d.Holders-1
 		}

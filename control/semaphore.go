@@ -26,11 +26,9 @@ type Semaphore struct {
 	heldCost    int64 // the sum of the costs of holds
 	fence       uint64
 	lastUsed    int64 // when it was used last, Unix ns
-	holds       map[string]*hold
+	holds       holdList
 	spare       *hold // that was dropped last, for the next holder; nil when there is none
-	peakHolds   int   // how many there were at once since the map was made
-	holderBytes int   // the weight of the holders' names
-	ends        holdEndHeap
+	holderBytes int   // the weight of the holders' names, that of the spare hold too
 
 	changed map[string]struct{} // whose holds did since the last visit; nil until Track
 
@@ -42,6 +40,8 @@ type Semaphore struct {
 
 // A hold is what one holder has.
 type hold struct {
+	holder   string
+	place    int // in the list of holds
 	cost     int64
 	fence    uint64
 	until    int64            // Unix ns; 0 is never
@@ -90,7 +90,7 @@ func (s *Semaphore) semaphoreStats() []gatehouse.Stat {
 		gatehouse.Stat{Name: "max_ever_held", Value: s.maxHeld},
 		gatehouse.Stat{Name: "size", Value: s.size},
 		gatehouse.Stat{Name: "held", Value: s.heldCost},
-		gatehouse.Stat{Name: "holders", Value: int64(len(s.holds))}))
+		gatehouse.Stat{Name: "holders", Value: int64(len(s.holds.heap))}))
 }
 
 func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
@@ -112,7 +112,7 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
 	// The same holder asks again, often because an answer was lost. It gets the hold it has, so that a
 	// repeated acquire takes no second slot. A grant is known to be new by its record: what an earlier one
 	// with the same id has left here makes room for it.
-	h := s.holds[turn.Holder]
+	h := s.holds.find(turn.Holder)
 	held := s.heldCost
 	if h != nil && turn.Grant != nil {
 		held -= h.cost
@@ -133,7 +133,7 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
 		s.countRefused(turn)
 		s.refuse(now, turn)
 		return
-	case h == nil && len(s.holds) >= cmp.Or(turn.MaxHolders, maxHolders):
+	case h == nil && len(s.holds.heap) >= cmp.Or(turn.MaxHolders, maxHolders):
 		turn.failWith(gatehouse.Exhausted, "has as many holders as one name may have")
 		return
 	case turn.isTrial():
@@ -142,7 +142,7 @@ func (s *Semaphore) acquireHold(now time.Time, turn *Turn) {
 		return
 	}
 	if h != nil {
-		s.dropHold(turn.Holder, h)
+		s.dropHold(h)
 	}
 	s.countPassed(now, turn)
 	s.fillHold(now, turn, s.createHold(now, turn))
@@ -183,12 +183,15 @@ func (s *Semaphore) sizeAfter(turn *Turn) (size int64, why string) {
 func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
 	s.fence = s.nextFence(now, turn)
 	h := s.spare
-	s.spare = nil
 	if h == nil {
 		h = new(hold)
+	} else {
+		s.holderBytes -= h.nameWeight()
+		s.spare, *h = nil, hold{}
 	}
-	*h = hold{cost: turn.Cost, fence: s.fence, grants: 1, acquired: now.UnixNano(), owner: turn.Owner}
-	s.storeHold(turn.Holder, h)
+	h.holder, h.cost, h.fence = turn.Holder, turn.Cost, s.fence
+	h.grants, h.acquired, h.owner = 1, now.UnixNano(), turn.Owner
+	s.storeHold(h)
 	s.maxHeld = max(s.maxHeld, s.heldCost)
 	s.extendHold(now, turn, h, s.holdLength(turn.Command, nil))
 	return h
@@ -201,13 +204,9 @@ func (s *Semaphore) nextFence(now time.Time, turn *Turn) uint64 {
 }
 
 // storeHold notes the hold of a holder that had none.
-func (s *Semaphore) storeHold(holder string, h *hold) {
-	if s.holds == nil {
-		s.holds = make(map[string]*hold)
-	}
-	s.holds[holder] = h
-	s.peakHolds = max(s.peakHolds, len(s.holds))
-	s.holderBytes += len(holder) + textWeight + ownerWeight(h.owner)
+func (s *Semaphore) storeHold(h *hold) {
+	s.holds.add(h)
+	s.holderBytes += h.nameWeight()
 	s.heldCost += h.cost
 }
 
@@ -219,7 +218,7 @@ func (s *Semaphore) releaseHold(now time.Time, turn *Turn) {
 	}
 	if !turn.isTrial() {
 		s.lengths.note(h, now.UnixNano())
-		s.dropHold(turn.Holder, h)
+		s.dropHold(h)
 		s.released++
 	}
 	s.fillStanding(turn, gatehouse.Granted)
@@ -227,7 +226,7 @@ func (s *Semaphore) releaseHold(now time.Time, turn *Turn) {
 
 // peekHold tells how the semaphore stands, and of the hold of a grant, if it is there.
 func (s *Semaphore) peekHold(now time.Time, turn *Turn) {
-	if h := s.holds[turn.Holder]; h != nil {
+	if h := s.holds.find(turn.Holder); h != nil {
 		s.fillHold(now, turn, h)
 		return
 	}
@@ -237,7 +236,7 @@ func (s *Semaphore) peekHold(now time.Time, turn *Turn) {
 // findHold is the hold that a release or a renew means; if there is none, why says so. A hold of the same key
 // under another fencing token was acquired later or earlier than the one meant, and is not touched.
 func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
-	h = s.holds[cmd.Holder]
+	h = s.holds.find(cmd.Holder)
 	switch {
 	case h == nil && s.managed != nil && s.managed.evictedHolder(cmd) != nil:
 		return nil, s.managed.evictedHolder(cmd).sentence()
@@ -250,35 +249,35 @@ func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 	return h, ""
 }
 
-// dropHold frees the slots of a holder, whose hold is h.
-func (s *Semaphore) dropHold(holder string, h *hold) {
+// dropHold frees the slots of a hold.
+func (s *Semaphore) dropHold(h *hold) {
 	s.heldCost -= h.cost
-	delete(s.holds, holder)
-	s.ends.dropFirst(h.fence, s.holds)
-	s.holderBytes -= len(holder) + textWeight + ownerWeight(h.owner)
+	s.holds.drop(h)
+	s.noteChanged(h.holder)
+	s.holderBytes -= ownerWeight(h.owner)
 	h.owner = nil // it is not kept from the collector
+	if s.spare != nil {
+		s.holderBytes -= s.spare.nameWeight()
+	}
 	s.spare = h
-	s.holds = trimMap(s.holds, &s.peakHolds)
-	s.noteChanged(holder)
 }
 
 // expireHolds drops the holds whose time is up. A hold lasts until just before its end.
 func (s *Semaphore) expireHolds(now int64) {
-	for len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now {
-		e := &s.ends.Heap[0] // which is not stale
-		h := s.holds[e.holder]
+	for h := s.holds.next(); h != nil && h.until <= now; h = s.holds.next() {
 		s.lengths.note(h, h.until)
-		s.dropHold(e.holder, h)
+		s.dropHold(h)
 		s.expired++
 	}
 }
 
 // nextEnd is the time until the next hold ends by itself.
 func (s *Semaphore) nextEnd(now time.Time) time.Duration {
-	if len(s.ends.Heap) == 0 || s.size == 0 {
+	h := s.holds.next()
+	if h == nil || s.size == 0 {
 		return gatehouse.Forever
 	}
-	return time.Duration(s.ends.Heap[0].at - now.UnixNano())
+	return time.Duration(h.until - now.UnixNano())
 }
 
 // fillHold answers a turn with a hold.
@@ -297,7 +296,7 @@ func (s *Semaphore) fillStanding(turn *Turn, outcome gatehouse.Outcome) {
 // have been undone. One that was renewed since does not go at all: its holder was answered, and
 // relies on it, whatever became of the answer to the acquire.
 func (s *Semaphore) Undo(_ time.Time, turn *Turn) {
-	h := s.holds[turn.Holder]
+	h := s.holds.find(turn.Holder)
 	if h == nil || turn.Granted == nil || turn.Granted.Fence != h.fence || h.grants == maxAnswers {
 		return
 	}
@@ -311,7 +310,7 @@ func (s *Semaphore) Undo(_ time.Time, turn *Turn) {
 	if h.renewals > 0 {
 		return
 	}
-	s.dropHold(turn.Holder, h)
+	s.dropHold(h)
 	s.uncountPassed(turn)
 }
 
@@ -321,7 +320,7 @@ func (s *Semaphore) Expiry() time.Time {
 		return neverExpires()
 	}
 	last := s.lastUsed
-	for _, h := range s.holds {
+	for _, h := range s.holds.heap {
 		// A hold without an end of its own keeps the semaphore until it is released.
 		if h.until == 0 {
 			return neverExpires()
@@ -364,21 +363,18 @@ func (s *Semaphore) holdLength(cmd *gatehouse.Command, h *hold) time.Duration {
 // extendHold moves the end of the hold of a turn's holder to expires from now. The end of a leased one is the
 // store's to know.
 func (s *Semaphore) extendHold(now time.Time, turn *Turn, h *hold, expires time.Duration) {
-	// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
-	h.expires, h.until, h.since = expires, 0, 0
-	s.ends.dropFirst(h.fence, s.holds)
+	until := int64(0)
+	h.expires, h.since = expires, 0
 	switch {
 	case expires == 0:
 	case turn.Leased:
+		// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
 		h.since = now.UnixNano()
 	default:
-		h.until = now.UnixNano() + int64(expires)
-		// A former end of the hold that was not the first stays in the heap, is stale now, and goes when it
-		// comes up.
-		s.ends.Push(holdEnd{at: h.until, holder: turn.Holder, fence: h.fence})
-		s.ends.pruneStale(s.holds)
+		until = now.UnixNano() + int64(expires)
 	}
-	s.noteChanged(turn.Holder)
+	s.holds.moveEnd(h, until)
+	s.noteChanged(h.holder)
 }
 
 // timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the

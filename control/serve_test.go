@@ -47,7 +47,7 @@ func TestDeletedAndMadeAnew(t *testing.T) {
 			t.Errorf("%s: fencing token %d after a delete, want more than %d", kind, after, before)
 		}
 		s.undo(epoch(), hold, &queue[0].Decision)
-		if len(s.state.(*Semaphore).holds) != 1 {
+		if len(s.state.(*Semaphore).holds.heap) != 1 {
 			t.Errorf("%s: an undo of a hold before the delete ended the one after it", kind)
 		}
 	}
@@ -97,7 +97,7 @@ func TestAnswersSaturate(t *testing.T) {
 	lock.step(epoch(), hold)
 	limit.step(epoch(), place)
 	limit.step(epoch(), place)
-	lock.state.(*Semaphore).holds["k"].grants = maxAnswers - 1
+	lock.state.(*Semaphore).holds.find("k").grants = maxAnswers - 1
 	windows := limit.state.(*limiterState[fixedWindowMeter, *fixedWindowMeter])
 	windows.extra.reservations[0].answers = maxAnswers - 1
 	for _, c := range []struct {

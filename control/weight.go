@@ -26,8 +26,8 @@ const (
 	undoRecordWeight  = 32
 	calendarWeight    = 16
 	semaphoreWeight   = 208
-	holdWeight        = 64 // and its key
-	endWeight         = 32
+	holdWeight        = 96 // and its key
+	placeWeight       = 8
 	holdSlotWeight    = 25 // in the map
 	trackedWeight     = 256
 	barrierWeight     = 96
@@ -115,9 +115,9 @@ func (p *paceMeter) memoryWeight() int { return 96 + int(p.arrayLength)*runWeigh
 // Weight implements [State].
 func (s *Semaphore) Weight() int {
 	weight := semaphoreWeight + s.managed.memoryWeight()
-	if s.holds != nil {
-		weight += mapWeight + mapSlots(s.peakHolds)*holdSlotWeight + len(s.holds)*holdWeight + s.holderBytes +
-			cap(s.ends.Heap)*endWeight
+	weight += cap(s.holds.heap)*placeWeight + len(s.holds.heap)*holdWeight + s.holderBytes
+	if s.holds.byHolder != nil {
+		weight += mapWeight + mapSlots(s.holds.peak)*holdSlotWeight
 	}
 	if s.changed != nil {
 		weight += trackedWeight
@@ -153,7 +153,7 @@ func (c *Counter) Weight() int { return counterWeight }
 // Holders is how many holders a semaphore or a lock has; other states have none.
 func Holders(s State) int {
 	if s, ok := s.(*Semaphore); ok {
-		return len(s.holds)
+		return len(s.holds.heap)
 	}
 	return 0
 }
@@ -333,25 +333,32 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 	if turn.Op == gatehouse.OpEvict || turn.Op == gatehouse.OpClose {
 		return s.managed.growth(turn.Command)
 	}
-	if turn.Op != gatehouse.OpAcquire || s.holds[turn.Holder] != nil {
+	if turn.Op != gatehouse.OpAcquire || s.holds.find(turn.Holder) != nil {
 		return 0
 	}
 	size, _ := s.sizeAfter(turn)
-	due := len(s.ends.Heap) > 0 && s.ends.Heap[0].at <= now.UnixNano()
-	if s.heldCost+turn.Cost > size && !due {
+	next := s.holds.next()
+	if s.heldCost+turn.Cost > size && (next == nil || next.until > now.UnixNano()) {
 		return 0 // it is refused
 	}
-	more := len(turn.Holder) + textWeight + ownerWeight(turn.Owner)
+	more := s.holds.growth() + len(turn.Holder) + textWeight + ownerWeight(turn.Owner)
 	if s.spare == nil {
-		more += holdWeight
+		return more + holdWeight
 	}
-	if s.holds == nil {
-		more += mapWeight + mapSlots(1)*holdSlotWeight
-	} else {
-		more += (mapSlots(max(s.peakHolds, len(s.holds)+1)) - mapSlots(s.peakHolds)) * holdSlotWeight
+	return max(0, more-s.spare.nameWeight()) // which goes
+}
+
+// growth is how much one more hold may make the list grow, beside the hold.
+func (l *holdList) growth() int {
+	more, n := 0, len(l.heap)+1
+	if n > cap(l.heap) {
+		more = max(n, 8) * placeWeight // append doubles it at most
 	}
-	if n := len(s.ends.Heap); turn.Expires > 0 && !turn.Leased && n == cap(s.ends.Heap) {
-		more += max(n, 1) * endWeight
+	switch {
+	case l.byHolder != nil:
+		more += (mapSlots(max(l.peak, n)) - mapSlots(l.peak)) * holdSlotWeight
+	case n > fewHolds:
+		more += mapWeight + mapSlots(n)*holdSlotWeight
 	}
 	return more
 }

@@ -246,10 +246,7 @@ func (s *Store) ServeAtOnce(key gatehouse.Key, turns []control.Turn) (served boo
 	if state != old {
 		e.state = state // otherwise it has changed in place, and is there already
 	}
-	after := sizeOf(state)
-	if before != after {
-		s.countSize(key.Kind, before, after)
-	}
+	s.countSize(key.Kind, before, sizeOf(state))
 	sh.mu.Unlock()
 	return true
 }

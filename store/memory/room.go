@@ -110,11 +110,14 @@ func sizeOf(state control.State) (l stateSize) {
 
 // countSize replaces the size of a state in the totals.
 func (s *Store) countSize(kind gatehouse.Kind, before, after stateSize) {
-	if !isHeld(kind) {
-		s.memory.Add(after.bytes - before.bytes)
-		return
+	more := after.bytes - before.bytes
+	switch {
+	case more == 0:
+	case isHeld(kind):
+		s.memory.AddKept(more)
+	default:
+		s.memory.Add(more)
 	}
-	s.memory.AddKept(after.bytes - before.bytes)
 	if before.holders != after.holders {
 		s.holderCount.Add(int64(after.holders - before.holders))
 	}
