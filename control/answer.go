@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -71,8 +72,9 @@ func (l *limiterStep) fillRefused() {
 	if reports != nil {
 		latest = l.fillRefusedReports(from, latest, n)
 	}
-	if latest <= l.now { // it is only that those in front must go first, who want more than is left
-		latest = soonest
+	if latest <= l.now { // it is only that those in front must go first
+		latest = min(soonest, addSaturating(l.now, int64(keptFor)))
+		l.d.Message = cmp.Or(l.d.Message, keptForEarlier)
 	}
 	l.d.RetryAfter = waitUntil(l.now, latest)
 }
@@ -103,6 +105,14 @@ func (l *limiterCore) decisionWindows() []gatehouse.Window {
 	}
 	return windows
 }
+
+// keptFor is when to try again where there is room, but not before requests in front. They wait for another
+// name, for which this one is kept for less than that at a stretch; or they are at another server, and what
+// they want is not known here.
+const (
+	keptFor        = time.Second
+	keptForEarlier = "is kept for requests that came before"
+)
 
 // waitUntil is the time until an instant.
 func waitUntil(now, when int64) time.Duration {

@@ -21,6 +21,14 @@ func (s *Semaphore) refuse(now time.Time, turn *Turn) {
 		return
 	}
 	d.RetryAfter = s.nextEnd(now)
+	if s.size > 0 && addSaturating(turn.Ahead, turn.Cost) <= s.size-s.heldCost {
+		// Only requests in front are in the way, and no hold is.
+		d.Message = keptForEarlier
+		if d.RetryAfter == gatehouse.Forever || d.RetryAfter > keptFor {
+			d.RetryAfter = keptFor
+		}
+		return
+	}
 	if turn.Explain {
 		d.Message = s.explainFull(now.UnixNano())
 	}

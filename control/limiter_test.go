@@ -205,8 +205,9 @@ func checkRefund(t *rapid.T, v variety) {
 	}
 }
 
-// TestBehindOthers: who may not go only because others stand in front is told a time before which those
-// cannot go: they want more than is left.
+// TestBehindOthers: a request that may not go only because others stand in front is told a time before which
+// those cannot go, as if they wanted more than is left, and at most a second: they may as well have all they
+// want here, and wait for another name.
 func TestBehindOthers(t *testing.T) {
 	for _, v := range varieties() {
 		s := subject{kind: v.kind}
@@ -217,7 +218,7 @@ func TestBehindOthers(t *testing.T) {
 		s.step(epoch(), cmd)
 		front := cmd
 		front.Cost = 4
-		want := s.step(epoch(), front).RetryAfter
+		want := min(time.Second, s.step(epoch(), front).RetryAfter)
 		cmd.Cost = 1
 		// All that is known about those in front: they want one at least.
 		d := s.stepTurn(epoch(), &Turn{Command: &cmd, Ahead: 1})
@@ -225,5 +226,38 @@ func TestBehindOthers(t *testing.T) {
 			t.Errorf("%s: acquire 1 behind others = %s, retry %s, want refused, retry %s",
 				v, d.Outcome, d.RetryAfter, want)
 		}
+	}
+}
+
+// TestKeptForEarlier: where a name has room, and is only kept for a request in front that waits for another
+// name, a refusal says so. It does not say when a window or a hold ends, which may be in a day.
+func TestKeptForEarlier(t *testing.T) {
+	check := func(subject string, d gatehouse.Decision) {
+		t.Helper()
+		if d.Outcome != gatehouse.Refused || d.RetryAfter > time.Second || d.Message != keptForEarlier {
+			t.Errorf("%s: kept = %s %q, retry %s, want refused %q, retry 1s at most",
+				subject, d.Outcome, d.Message, d.RetryAfter, keptForEarlier)
+		}
+	}
+	for _, v := range varieties() {
+		s := subject{kind: v.kind}
+		cmd := gatehouse.Command{
+			Op:   gatehouse.OpAcquire,
+			Rule: gatehouse.Rule{Size: 5, Burst: 4, Interval: 24 * time.Hour, Mode: v.mode}, Cost: 1,
+		}
+		if v.kind == gatehouse.Pace {
+			continue // its next start is in hours, whoever stands in front
+		}
+		s.step(epoch(), cmd)
+		check(v.String(), s.stepTurn(epoch(), &Turn{Command: &cmd, Ahead: 1}))
+	}
+	for _, expires := range []time.Duration{0, time.Hour} {
+		s := subject{kind: gatehouse.Semaphore}
+		cmd := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Holder: "a", Rule: gatehouse.Rule{Size: 5}, Cost: 1, Expires: expires,
+		}
+		s.step(epoch(), cmd)
+		cmd.Holder, cmd.Explain = "b", true
+		check("semaphore", s.stepTurn(epoch(), &Turn{Command: &cmd, Ahead: 1}))
 	}
 }

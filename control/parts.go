@@ -260,6 +260,8 @@ func (p *GrantParts) fillMembers(d *gatehouse.GrantDecision, record *gatehouse.D
 			m.Cost = turn.Cost
 		case p.command.Op == gatehouse.OpPeek && !d.Ended && turn.Err == nil && m.Fence != d.Fence:
 			m.Cost = 0 // it was evicted, or its name deleted: what is held there is another's
+		case p.command.Op == gatehouse.OpRelease && !limiter && m.Outcome != gatehouse.Granted:
+			m.Cost = 0 // the same: there was nothing to release
 		}
 		if told := turn.Op == gatehouse.OpSettle || turn.Op == gatehouse.OpRelease; told && limiter {
 			m.Capped = max(0, turn.Cost-m.Value)
