@@ -57,6 +57,9 @@ type Traits struct {
 	// Claims says that the backend heeds RecordChange.Claim.
 	Claims bool
 
+	// KeyOf is the key at which the backend keeps a record, for people who look for it there.
+	KeyOf func(key gatehouse.Key) string
+
 	// ExpiresHolds says that the backend ends holds: it learns of them by RecordChange.Begin and
 	// RecordChange.End, and says in Reply.Live which are left.
 	ExpiresHolds bool
@@ -139,6 +142,8 @@ type Reply struct {
 var (
 	// ErrRefused is why a store does nothing, and will not soon: no memory, no permission.
 	ErrRefused = errors.New("refused")
+	// ErrNoRecord is that there is something else in the place of a record, which no call changes.
+	ErrNoRecord = errors.New("not a record")
 	// ErrNotSent is that the store could not be asked at present, and so has done nothing.
 	ErrNotSent = errors.New("not sent")
 	// ErrConflict is that other servers changed the record first until time was up; the store is there.

@@ -103,7 +103,7 @@ func (t *transaction) readReply(reply *Reply, err error) (over bool, why error) 
 		t.store.config.Vanished(e.key)
 	}
 	if err := e.known.loadReply(reply); err != nil {
-		return true, unavailable(e.key, err)
+		return true, t.store.unreadable(e.key, err)
 	}
 	if !t.change.Read && slices.Contains(e.known.record.nonces(), t.change.Nonce) {
 		e.unstored.count = 0
@@ -126,7 +126,7 @@ func (t *transaction) onConfirmed(reply *Reply) (over bool, err error) {
 		return true, nil
 	}
 	if err := e.known.confirm(reply); err != nil {
-		return true, err
+		return true, t.store.unreadable(e.key, err)
 	}
 	if len(e.known.endedHolds) > 0 {
 		// The record is the same, but the backend has ended holds that the decision counted as held. The
@@ -211,7 +211,7 @@ func (t *transaction) onNoReply(err error) (over bool, why error) {
 		// A store that replied during this transaction is there, only slow. Then the calls that wait behind
 		// this one get their own try.
 		t.unanswered = !t.replied // others may have the answers that this one ran out of time for
-		return true, unavailable(e.key, err)
+		return true, t.store.unavailable(e.key, err)
 	}
 	return false, nil
 }
@@ -251,7 +251,7 @@ func (t *transaction) resolveAttempts() (done bool, err error) {
 	// More changes came since than a record has nonces. Deciding again could grant twice, so the calls fail
 	// as unknown.
 	if !learnt {
-		return false, unavailable(e.key, errOverrun)
+		return false, t.store.unavailable(e.key, errOverrun)
 	}
 	return false, nil
 }
@@ -259,9 +259,20 @@ func (t *transaction) resolveAttempts() (done bool, err error) {
 var errOverrun = errors.New("an answer was lost, and so much has happened since that it cannot be learnt")
 
 // unavailable is the error of a call that the store did not answer, or refused.
-func unavailable(key gatehouse.Key, err error) error {
-	if errors.Is(err, ErrRefused) { // which it says itself
+func (s *Store) unavailable(key gatehouse.Key, err error) error {
+	switch {
+	case errors.Is(err, ErrNoRecord):
+		return s.unreadable(key, err)
+	case errors.Is(err, ErrRefused): // which it says itself
 		return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: %w", key, err)
 	}
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: the store does not answer: %w", key, err)
+}
+
+// unreadable is the error of a call whose record cannot be read. No call mends that, a delete neither: it may
+// be a newer server's.
+func (s *Store) unreadable(key gatehouse.Key, err error) error {
+	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: its record cannot be read: %w; it is the key %q "+
+		"of the store: unless a newer server wrote it, delete it there to begin anew",
+		key, err, s.traits.KeyOf(key))
 }

@@ -51,13 +51,13 @@ func (r *storedRecord) dropEndedHeads(now int64) (changed bool) {
 // waitsNoMore says of a ticket whether its server waits no more: it is not this one and has no head.
 func (r *storedRecord) waitsNoMore(server uint32) func(control.Ticket) bool {
 	return func(t control.Ticket) bool {
-		of := ServerOf(t)
+		of := serverOf(t)
 		return of != server && r.headIndex(of) < 0
 	}
 }
 
-// ServerOf is the server whose ticket it is.
-func ServerOf(t control.Ticket) uint32 { return uint32(t >> 32) } // the upper half
+// serverOf is the server whose ticket it is.
+func serverOf(t control.Ticket) uint32 { return uint32(t >> 32) } // the upper half
 
 // FirstTicket is what the tickets of a server begin with.
 func FirstTicket(server uint32) control.Ticket { return control.Ticket(server) << 32 }

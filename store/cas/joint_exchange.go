@@ -227,7 +227,7 @@ func (t *jointTransaction) readReplies(replies []Reply, err error) (over bool, w
 			err = t.loadReply(i, reply)
 		}
 		if err != nil {
-			return true, unavailable(p.Key, err)
+			return true, t.store.unreadable(p.Key, err)
 		}
 		sent := t.changes[i].Next != nil && !t.changes[i].Read
 		made = made || sent && slices.Contains(k.record.nonces(), t.nonce)
@@ -278,7 +278,7 @@ func (t *jointTransaction) onConfirmed(replies []Reply) (over bool, err error) {
 			continue
 		}
 		if err := k.confirm(&replies[i]); err != nil {
-			return true, unavailable(p.Key, err)
+			return true, t.store.unreadable(p.Key, err)
 		}
 		ended = ended || len(k.endedHolds) > 0
 	}
@@ -361,9 +361,23 @@ func (t *jointTransaction) onNoReply(err error) (over bool, why error) {
 	t.fresh = false
 	if errors.Is(err, ErrRefused) || !backoff.Sleep(t.budget, t.retries.nextPause()) {
 		t.unanswered = !t.replied
-		return true, unavailable(t.keys[0], err)
+		return true, t.store.unavailable(t.refusingKey(err), err)
 	}
 	return false, nil
+}
+
+// refusingKey is the name because of which the store refused all: of several records the first that is none,
+// which reading them one by one tells.
+func (t *jointTransaction) refusingKey(err error) gatehouse.Key {
+	if errors.Is(err, ErrNoRecord) {
+		for _, key := range t.keys {
+			read := RecordChange{If: noVersion, Read: true}
+			if _, err := t.store.backend.Swap(t.budget, key, &read); errors.Is(err, ErrNoRecord) {
+				return key
+			}
+		}
+	}
+	return t.keys[0]
 }
 
 func isConflict(err error) bool { return errors.Is(err, ErrConflict) }

@@ -52,7 +52,7 @@ func (t *jointTransaction) resolveAttempts() (done bool, err error) {
 		learnt = learnt && known
 	}
 	if !learnt {
-		return false, unavailable(t.keys[0], errOverrun)
+		return false, t.store.unavailable(t.keys[0], errOverrun)
 	}
 	return false, nil
 }

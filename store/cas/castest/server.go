@@ -112,5 +112,8 @@ func (b *Server) Range(
 
 // Traits implements cas.Backend.
 func (b *Server) Traits() cas.Traits {
-	return cas.Traits{Fences: b.store.expiresHolds, ExpiresHolds: b.store.expiresHolds, Claims: true}
+	return cas.Traits{
+		Fences: b.store.expiresHolds, ExpiresHolds: b.store.expiresHolds, Claims: true,
+		KeyOf: gatehouse.Key.String,
+	}
 }

@@ -101,7 +101,7 @@ func (b *Backend) Close() error {
 
 // Traits implements cas.Backend. Fencing tokens rest on etcd's revision, which never goes back.
 func (b *Backend) Traits() cas.Traits {
-	return cas.Traits{Fences: true, ExpiresHolds: true, Claims: true}
+	return cas.Traits{Fences: true, ExpiresHolds: true, Claims: true, KeyOf: b.keys.recordKey}
 }
 
 // localTime is this server's time, as etcd has none: the wall clock as it was at the start, and what has

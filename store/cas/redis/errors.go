@@ -37,6 +37,8 @@ func (a *address) classifyError(err error) error {
 	case answered &&
 		(temporaryAnswers[firstWord(err.Error())] || strings.HasPrefix(text, "max number of clients")):
 		return fmt.Errorf("redis: %w: %s", cas.ErrNotSent, text)
+	case answered && isWrongType(text):
+		return fmt.Errorf("redis: %w: %w: %s", cas.ErrRefused, cas.ErrNoRecord, text)
 	case answered:
 		return fmt.Errorf("redis: %w: %s", cas.ErrRefused, text)
 	// Redis was not reached at all.
@@ -49,6 +51,10 @@ func (a *address) classifyError(err error) error {
 	// Anything else may have happened on the way there or on the way back.
 	return fmt.Errorf("redis: the connection failed and the outcome is not known: %w", redacted{err, text})
 }
+
+// isWrongType reports whether an answer says that a key has another type than a record. Before Redis 7 the
+// answer of a script begins with other words.
+func isWrongType(text string) bool { return strings.Contains(text, "WRONGTYPE ") }
 
 // A redacted error shows no password.
 type redacted struct {

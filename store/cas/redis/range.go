@@ -141,6 +141,7 @@ func (r *rangeScan) visitRecords(
 		record, err := answer.AsBytes()
 		switch {
 		case rueidis.IsRedisNil(err): // it has gone meanwhile
+		case err != nil && isWrongType(err.Error()): // no record, as its error says when it is used
 		case err != nil:
 			return false, r.address.classifyError(err)
 		case !show(names[i], plainRecord(record)):
