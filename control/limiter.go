@@ -17,7 +17,7 @@ type limiterState[M any, P interface {
 
 // Step implements [State].
 func (l *limiterState[M, P]) Step(now time.Time, turn *Turn) {
-	turn.Decision = gatehouse.Decision{At: now}
+	turn.beginDecision(now)
 	step := l.stepAt(now.UnixNano(), turn)
 	step.d = &turn.Decision
 	step.applyCommand()

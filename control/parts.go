@@ -52,8 +52,9 @@ func (p *GrantParts) add(key gatehouse.Key, member int) (part *Part, cmd *gateho
 	part, cmd = &p.Parts[i], &p.commands[i]
 	// They are written where they lie: as values they would be copied several times.
 	grant := &p.turns[i]
-	*part, *cmd, *grant = Part{}, gatehouse.Command{}, GrantTurn{}
-	part.Key, part.Turn.Command, part.Turn.Grant = key, cmd, grant
+	*cmd, *grant = gatehouse.Command{}, GrantTurn{}
+	part.Key, part.Optional, part.NonBlocking = key, false, false
+	part.Turn.renew(cmd, grant)
 	grant.ID, grant.Command, grant.Member = p.command.ID, p.command, member
 	grant.Overrun, grant.OnExpiry = p.command.Overrun, p.command.OnExpiry
 	return part, cmd

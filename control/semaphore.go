@@ -58,7 +58,7 @@ type hold struct {
 func (s *Semaphore) Step(now time.Time, turn *Turn) {
 	// The decision is made where it lies, here and in what follows: as a value it would be copied at each
 	// return, which took a fifth of the time of a step.
-	turn.Decision = gatehouse.Decision{At: now}
+	turn.beginDecision(now)
 	s.noteFirstUse(now)
 	s.lastUsed = now.UnixNano()
 	// Holds that have ended go before the command is looked at, so that their slots are free for it.

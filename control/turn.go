@@ -82,6 +82,16 @@ func UndoOf(turn *Turn, granted *gatehouse.Decision) Turn {
 	return Turn{Command: &cmd, Ticket: turn.Ticket, Again: turn.Again, Since: turn.Since, Granted: granted}
 }
 
+// renew makes a turn that was served before one of another command. Its decision stays, as it is written anew
+// whenever the turn is served.
+func (t *Turn) renew(cmd *gatehouse.Command, grant *GrantTurn) {
+	t.Command, t.Grant = cmd, grant
+	t.Ticket, t.Again, t.Since, t.Ahead = 0, false, time.Time{}, 0
+	t.Granted, t.Chunk, t.Line = nil, nil, nil
+	t.Forced, t.Requests = false, 0
+	t.MinFence, t.MaxHolders, t.Leased, t.Err = 0, 0, false, nil
+}
+
 // KeepsWaiting reports whether a command that was answered so was refused but goes on waiting.
 func KeepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 	return d.Outcome == gatehouse.Refused && cmd.Op.Waits() && cmd.MaxWait != 0
@@ -89,6 +99,14 @@ func KeepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 
 // isTrial reports whether the turn is only tried.
 func (t *Turn) isTrial() bool { return t.Grant != nil && t.Grant.Trial }
+
+// beginDecision clears the decision for a step, which fills it in. It keeps what a trial at this instant has
+// written: the step that takes effect writes the same again, but that limits and sizes have come into force.
+func (t *Turn) beginDecision(now time.Time) {
+	if t.Grant == nil || !t.Grant.tried {
+		t.Decision = gatehouse.Decision{At: now}
+	}
+}
 
 // failWith answers the turn with an outcome that is neither a grant nor a refusal, and says why. All else in
 // the decision but its time is still zero.

@@ -48,6 +48,9 @@ type grantTicket struct {
 	record *gatehouse.GrantRecord // of a grant that is there, as it was found
 	step   grantStep
 	tries  int // how often the record was found changed
+	// resized has a bit for each member whose limit or size its first look has changed: later ones do not
+	// tell so.
+	resized uint32
 
 	change   control.JointChange // with the parts, while the store has it
 	handover atomic.Int32        // started, answered or left, as the state of a round
@@ -119,7 +122,7 @@ func (r *GrantRequest) prepareRequest(g *Gate) {
 	}
 	r.gate, r.Err = g, nil
 	r.number, r.since, r.record, r.step, r.tries = 0, time.Time{}, nil, stepDecide, 0
-	r.places, r.wait = r.places[:0], nil
+	r.places, r.wait, r.resized = r.places[:0], nil, 0
 	r.late, r.finished, r.abandoned, r.busy, r.dirty = false, false, false, true, false
 	r.leaving, r.expired = false, false
 	r.seen, r.counted, r.repeated, r.unwatched, r.blocked, r.deleted = false, false, false, true, 0, -1

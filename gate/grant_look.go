@@ -108,8 +108,12 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	if err == nil {
 		err = r.parts.Decide(r.change.Granted, &r.Decision)
 	}
-	if err == nil && r.step == stepPeek {
+	switch {
+	case err != nil:
+	case r.step == stepPeek:
 		err = r.judgeRecord()
+	case r.mayWait() || r.seen:
+		r.noteResized()
 	}
 	// Only what is refused may wait: a repeat of a grant that is there was granted by Decide.
 	switch {
@@ -129,6 +133,18 @@ func (r *GrantRequest) processAnswer() (more bool) {
 	}
 	r.endLook(nil)
 	return false
+}
+
+// noteResized notes whose limits or sizes the first look at an acquire has changed, and tells so in the
+// decision of a later one.
+func (r *GrantRequest) noteResized() {
+	for i := range r.Decision.Want {
+		m, bit := &r.Decision.Want[i], uint32(1)<<i // there are at most MaxMembers
+		if m.Resized {
+			r.resized |= bit
+		}
+		m.Resized = r.resized&bit != 0
+	}
 }
 
 // judgeRecord asks Judge about the grant whose record was looked up.

@@ -193,7 +193,7 @@ func (l *line) keepWaiting(rd *round, t *Request, d *gatehouse.Decision) {
 	// the store saw it first.
 	if first {
 		t.seen = true
-		t.since = d.At
+		t.since, t.resized = d.At, d.Resized
 		l.seenCount++
 		l.countHolder(t, +1)
 		if t.bumped {

@@ -64,6 +64,7 @@ type ticket struct {
 	abandoned bool // it was canceled
 	removed   bool // it is out of the line
 	bumped    bool // it goes to the front; of a bump, that there was such a waiter
+	resized   bool // its first look has changed the limit or size, and later ones do not tell so
 }
 
 // The states of a request that is in no line.
@@ -89,6 +90,7 @@ func (r *Request) setDecision(turn *control.Turn) {
 		r.Decision = new(gatehouse.Decision)
 	}
 	*r.Decision = turn.Decision
+	r.Decision.Resized = r.Decision.Resized || r.resized
 }
 
 // setError answers a request without a decision.

@@ -13,7 +13,7 @@ import (
 type jointWork struct {
 	parts  []control.JointPart
 	places []jointPlace // one for each part
-	shards []uint32     // the indexes of those of the parts, in order, each once
+	shards []uint32     // the indexes of those of the parts, in order
 	rooms  [2]control.Room
 	states []JointState
 }
@@ -97,23 +97,26 @@ func (s *Store) lockParts(c *control.JointChange, w *jointWork) {
 	for i := range c.Parts {
 		hash := s.hashOf(c.Parts[i].Key)
 		w.places[i] = jointPlace{shard: s.shardAt(hash), hash: hash}
-		n := uint32(hash % shards)
-		at := len(w.shards)
+		w.shards = append(w.shards, 0)
+		n, at := uint32(hash%shards), i
 		for at > 0 && w.shards[at-1] > n {
+			w.shards[at] = w.shards[at-1]
 			at--
 		}
-		if at == 0 || w.shards[at-1] != n {
-			w.shards = slices.Insert(w.shards, at, n)
-		}
+		w.shards[at] = n
 	}
-	for _, n := range w.shards {
-		s.shards[n].mu.Lock()
+	for i, n := range w.shards {
+		if i == 0 || w.shards[i-1] != n {
+			s.shards[n].mu.Lock()
+		}
 	}
 }
 
 func (s *Store) unlockParts(w *jointWork) {
-	for _, n := range w.shards {
-		s.shards[n].mu.Unlock()
+	for i, n := range w.shards {
+		if i == 0 || w.shards[i-1] != n {
+			s.shards[n].mu.Unlock()
+		}
 	}
 }
 
