@@ -111,14 +111,18 @@ var errAnswer = errors.New("redis: the script answered something else than the t
 func (l *lane) readResult(g *scriptGroup, result rueidis.RedisResult) (again []scriptGroup) {
 	answers, err := result.ToArray()
 	var now int64
-	if err == nil && len(answers) == 1+len(g.calls) {
+	made := len(answers) == 1 // the time alone says so of all
+	if err == nil && (made || len(answers) == 1+len(g.calls)) {
 		now, err = answers[0].ToInt64()
 	} else if err == nil {
 		err = errAnswer
 	}
 	if err == nil {
 		for i, r := range g.calls {
-			r.now, r.answer, r.err = now, answers[1+i], nil
+			r.now, r.made, r.err = now, made, nil
+			if !made {
+				r.answer = answers[1+i]
+			}
 		}
 		l.finishCalls(g.calls)
 		return nil

@@ -33,7 +33,13 @@ func (n keyNames) appendKey(key []byte, of gatehouse.Key) []byte {
 	return key
 }
 
-// parseKey is appendKey backwards.
+// recordKey is the key of a record.
+func (n keyNames) recordKey(of gatehouse.Key) string {
+	var room [96]byte // nearly all keys are shorter
+	return string(n.appendKey(room[:0], of))
+}
+
+// parseKey is recordKey backwards.
 func (n keyNames) parseKey(key string) (of gatehouse.Key, ok bool) {
 	kind, name, _ := strings.Cut(strings.TrimPrefix(key, n.prefix), "/")
 	of.Kind, ok = gatehouse.ParseKind(kind)
@@ -42,8 +48,8 @@ func (n keyNames) parseKey(key string) (of gatehouse.Key, ok bool) {
 	}
 	var err error
 	of.Name, err = url.PathUnescape(name)
-	// Nothing but what appendKey makes is taken, so that each name has one key.
-	if err != nil || string(n.appendKey(nil, of)) != key {
+	// Nothing but what recordKey makes is taken, so that each name has one key.
+	if err != nil || n.recordKey(of) != key {
 		return gatehouse.Key{}, false
 	}
 	return of, true

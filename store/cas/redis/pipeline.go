@@ -57,8 +57,9 @@ type scriptCall struct {
 	answered chan struct{}          // receives when the caller waits
 	callback func(cas.Reply, error) // is called when the caller does not wait
 	now      int64                  // the time of Redis in µs
-	answer   rueidis.RedisMessage
-	err      error // instead of an answer
+	made     bool                   // the records were replaced, or are the same as those read
+	answer   rueidis.RedisMessage   // otherwise
+	err      error                  // instead of an answer
 }
 
 // countKeys is of how many records it is.

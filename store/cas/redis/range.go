@@ -133,8 +133,8 @@ func (r *rangeScan) visitRecords(
 	defer cancel()
 	commands := make(rueidis.Commands, len(names))
 	for i, name := range names {
-		key := r.names.appendKey(nil, gatehouse.Key{Kind: r.kind, Name: name})
-		commands[i] = r.link.client.B().Get().Key(string(key)).Build()
+		key := r.names.recordKey(gatehouse.Key{Kind: r.kind, Name: name})
+		commands[i] = r.link.client.B().Get().Key(key).Build()
 	}
 	// The records are read after the names, so some may be gone by now.
 	for i, answer := range r.link.client.DoMulti(ctx, commands...) {

@@ -12,6 +12,8 @@ local call, args = redis.call, ARGV
 -- A +, which stands before what has more behind it.
 local MORE = 43
 
+-- What a record begins with that nothing stands before.
+local PLAIN = 1
 -- What a record begins with that a server has claimed: the claim, in script.go of this package.
 local CLAIMED, FIRST = 2, 26
 -- What a record begins with that a change of several slots has prepared, or committed while others are still
@@ -134,8 +136,8 @@ local function together(from, upto, at, act)
 end
 
 -- Does something for which there may be an error, which is returned.
-local function try(act, a, b, c)
-  local well, answer = pcall(act, a, b, c)
+local function try(act, ...)
+  local well, answer = pcall(act, ...)
   if well or type(answer) == 'table' then
     return answer
   end

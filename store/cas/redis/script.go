@@ -51,6 +51,13 @@ const (
 	moreMark = "+"
 )
 
+// readOnlyMark stands before the nonce of a record that swap.lua is only to read, and noNonce is one that no
+// record has.
+const (
+	readOnlyMark = "r"
+	noNonce      = 1<<64 - 1
+)
+
 // Swap implements cas.Backend.
 func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.RecordChange) (cas.Reply, error) {
 	for {
@@ -62,7 +69,7 @@ func (b *Backend) Swap(ctx context.Context, key gatehouse.Key, change *cas.Recor
 		// The record is asked for again once the change that it is a part of is settled.
 		l, err := b.currentLink(ctx)
 		if err == nil {
-			err = l.settleFor(ctx, string(b.names.appendKey(nil, key)), unsettled)
+			err = l.settleFor(ctx, b.names.recordKey(key), unsettled)
 		}
 		if err != nil {
 			return cas.Reply{}, fmt.Errorf("redis: %w: %w", cas.ErrNotSent, err)
@@ -89,65 +96,67 @@ func (b *Backend) Start(
 
 // newCall makes the request of a change.
 func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCall {
-	text := b.newChangeText(key, change)
 	r := b.calls.Get().(*scriptCall)
-	r.key, r.script = text.key, b.swap
-	r.arguments = b.appendChange(r.arguments[:0], &text, change)
+	r.key, r.script = b.names.recordKey(key), b.swap
+	switch {
+	case isPlain(change):
+		r.arguments = append(r.arguments[:0], rueidis.BinaryString(change.Next))
+	case change.Read:
+		r.arguments = append(r.arguments[:0], readArgument(change))
+	default:
+		r.arguments = b.appendChange(append(r.arguments[:0], ""), change)
+	}
 	// About what crosses the network: the record in one direction, and perhaps in the other.
 	r.change, r.size = change, change.Size+len(change.Next)
 	return r
 }
 
-// A changeText has the arguments that the script gets for each change, besides the record.
-type changeText struct{ key, nonce, keep string }
-
-// newChangeText makes the text of a change.
-func (b *Backend) newChangeText(key gatehouse.Key, change *cas.RecordChange) changeText {
-	const milliseconds = 20 // digits
-	// All of it shares one allocation; the parts are cut out of it below.
-	names := make([]byte, 0, len(b.address.prefix)+len(key.Name)+16+nonceSize+len(moreMark)+milliseconds)
-	names = b.names.appendKey(names, key)
-	ends := [2]int{len(names)}
-	if change.If != 0 {
-		names = binary.BigEndian.AppendUint64(names, change.If)
-	}
-	ends[1] = len(names)
-	if hasMore(change) {
-		names = append(names, moreMark...)
-	}
-	switch {
-	case change.Read:
-		names = append(names, readMark...)
-	case change.Kept && change.If != 0:
-		names = append(names, keptMark...)
-	case change.Keep != gatehouse.Forever:
-		names = strconv.AppendInt(names, keptMillis(change.Keep), 10)
-	}
-	// These bytes are not changed any more.
-	text := rueidis.BinaryString(names)
-	return changeText{key: text[:ends[0]], nonce: text[ends[0]:ends[1]], keep: text[ends[1]:]}
+// isPlain reports whether a change only replaces a record, so that the scripts need nothing but the new one:
+// it has the nonce of the old one behind its own.
+func isPlain(change *cas.RecordChange) bool {
+	const before, plainForm = cas.NonceAt + nonceSize + 1, 1
+	return change.Kept && change.If != 0 && !change.Read && !hasMore(change) &&
+		len(change.Next) >= before+nonceSize && change.Next[0] == plainForm &&
+		binary.BigEndian.Uint64(change.Next[before:]) == change.If
 }
 
-// recordArguments is how many arguments the script has of each change, but for those that have more.
+// readArgument is the argument of swap.lua about a record that is only read.
+func readArgument(change *cas.RecordChange) string {
+	if change.If == 0 || change.If == noNonce {
+		return readOnlyMark
+	}
+	return string(binary.BigEndian.AppendUint64([]byte(readOnlyMark), change.If))
+}
+
+// recordArguments is how many arguments the scripts have of a change at most, but for those that have more.
 const recordArguments = 3
 
-// hasMore reports whether the script has more arguments of a change.
+// hasMore reports whether the scripts have more arguments of a change.
 func hasMore(change *cas.RecordChange) bool {
 	return change.Claim != 0 || !change.Read && len(change.Wake) > 0
 }
 
-// appendChange appends the arguments of the script for a change.
-func (b *Backend) appendChange(arguments []string, text *changeText, change *cas.RecordChange) []string {
-	record, wake := "", change.Wake
-	if change.Read {
-		wake = nil // nothing changes
-	} else {
+// appendChange appends the arguments that record.lua names about a change.
+func (b *Backend) appendChange(arguments []string, change *cas.RecordChange) []string {
+	nonce, record, keep, wake := "", "", "", change.Wake
+	if change.If != 0 {
+		nonce = string(binary.BigEndian.AppendUint64(nil, change.If))
+	}
+	switch {
+	case change.Read:
+		keep, wake = readMark, nil // nothing changes
+	case change.Kept && change.If != 0:
+		keep = keptMark
+	case change.Keep != gatehouse.Forever:
+		keep = strconv.FormatInt(keptMillis(change.Keep), 10)
+	}
+	if !change.Read {
 		record = rueidis.BinaryString(change.Next)
 	}
-	arguments = append(arguments, text.nonce, record, text.keep)
 	if !hasMore(change) {
-		return arguments
+		return append(arguments, nonce, record, keep)
 	}
+	arguments = append(arguments, nonce, record, moreMark+keep)
 	arguments = append(arguments, claimArgument(change), strconv.Itoa(len(wake)))
 	for _, server := range wake {
 		arguments = append(arguments, b.names.wakeChannel(server))
@@ -187,7 +196,7 @@ func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 	}
 	// Nothing of the caller's is kept in the pool.
 	clear(r.arguments)
-	r.answer, r.err = rueidis.RedisMessage{}, nil
+	r.answer, r.err, r.made = rueidis.RedisMessage{}, nil, false
 	r.script, r.key, r.change, r.callback = nil, "", nil, nil
 	l.backend.calls.Put(r)
 	return reply, err
@@ -195,7 +204,21 @@ func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 
 // readAnswer understands an answer of the script.
 func (r *scriptCall) readAnswer() (reply cas.Reply, err error) {
+	if r.made {
+		return madeReply(r.now, r.change), nil
+	}
 	return readReply(&r.answer, r.now, r.change)
+}
+
+// madeReply is the reply that a record was replaced, or is the same as the one read.
+func madeReply(now int64, change *cas.RecordChange) cas.Reply {
+	reply := cas.Reply{Now: time.UnixMicro(now), Swapped: true, Version: change.Nonce}
+	if change.Read {
+		reply.Version = change.If
+	} else if change.Next == nil {
+		reply.Version = 0
+	}
+	return reply
 }
 
 // readReply understands what a script answers about one record.
@@ -206,15 +229,10 @@ func readReply(
 	switch {
 	// The script answers 1 when it has replaced the record, or when it is the same as the one read.
 	case answer.IsInt64():
-		reply.Swapped, reply.Version = true, change.Nonce
-		if change.Read {
-			reply.Version = change.If
-		} else if change.Next == nil {
-			reply.Version = 0
-		}
-		return reply, nil
+		return madeReply(now, change), nil
 	// There is no record: version 0.
 	case answer.IsNil():
+		reply.Swapped = change.Read && change.If == 0
 		return reply, nil
 	}
 	record := *answer

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/backoff"
 	"github.com/gatehousehq/gatehouse/store/cas"
 	"github.com/redis/rueidis"
@@ -194,8 +193,7 @@ func (s *spreadSwap) prepareGroups(ctx context.Context) (same bool, err error) {
 			arguments[2] = first[0]
 		}
 		for _, i := range g.places {
-			text := b.newChangeText(gatehouse.Key{}, &s.changes[i]) // the key is there already
-			arguments = b.appendChange(arguments, &text, &s.changes[i])
+			arguments = b.appendChange(arguments, &s.changes[i])
 		}
 		now, answers, err := s.link.runSpread(ctx, s.groupKeys(g, true), arguments)
 		if err != nil {

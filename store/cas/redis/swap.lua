@@ -1,19 +1,25 @@
--- Replaces records, each if it is still the one that was read.
+-- Replaces records, each if it is still the one that was read, and reads others.
 --
 -- KEYS   the records
--- ARGV   what record.lua says
+-- ARGV   for each of them one of these:
+--        the new record, if it has the nonce of the one that it is to replace behind its own, and is kept for as
+--        long as that
+--        an r and the nonce of the record that is known, if it is only read; an r alone if none is known
+--        an empty one, and then what record.lua says of it
 --
--- The answer is the time in microseconds, and then for each record: 1 if it was replaced, or is still the
--- same; otherwise the present record, nil if there is none; or that record and for how many more microseconds
--- another server's claim is in the way; or the error, after which it has not changed:
--- all that can be forbidden comes before the write. An error instead of all that changed nothing at all.
-local function replace(key, at, keep, more)
-  if keep ~= 'read' then
-    if more then
-      tell(key, at)
-    end
-    put(key, args[at + 1], keep)
+-- The answer is the time in microseconds, and then for each record: 1 if it was replaced, or is still the one that
+-- is known; otherwise the present record, nil if there is none; or that record and for how many more microseconds
+-- another server's claim is in the way; or the error, after which it has not changed: all that can be forbidden
+-- comes before the write. If it is 1 for all of them, only the time. An error instead of all that changed nothing
+-- at all.
+local READ = 114
+
+local function replace(key, at, more)
+  if more then
+    tell(key, at)
   end
+  local keep = keeping(at)
+  put(key, args[at + 1], keep)
   return 1
 end
 
@@ -21,36 +27,62 @@ local function swap(key, at)
   local nonce, keep, more = args[at], keeping(at)
   if nonce ~= '' then
     if call('GETRANGE', key, '1', '8') == nonce then
-      return replace(key, at, keep, more)
+      return replace(key, at, more)
     end
   elseif keep == '' then
     if call('SET', key, args[at + 1], 'NX') then
       return 1
     end
-  elseif keep ~= 'read' and call('SET', key, args[at + 1], 'PX', keep, 'NX') then
+  elseif call('SET', key, args[at + 1], 'PX', keep, 'NX') then
     return 1
   end
   local found = look(key, nonce, keep, more and args[at + 3] or '')
   if found == 1 then
-    return replace(key, at, keep, more)
+    return replace(key, at, more)
   elseif more and type(found) == 'string' then
     mark(key, at)
   end
   return found
 end
 
-local keys, answers, at = KEYS, {now}, 1
-for i = 1, #keys do
-  local key, nonce, record = keys[i], args[at], args[at + 1]
-  -- Most are replaced here: calling a function for each took a sixth of the script's time. If the reading fails,
-  -- the function below meets the same error, and answers it.
-  if args[at + 2] == 'kept' and record ~= '' and redis.pcall('GETRANGE', key, '1', '8') == nonce then
-    local set = redis.pcall('SET', key, record, 'KEEPTTL')
-    answers[i + 1] = set.err and set or 1
-    at = at + 3
+-- Replaces a record that is, at first sight, not the one that was read.
+local function swapPlain(key, record, nonce)
+  local found = look(key, nonce, 'kept', '')
+  if found == 1 then
+    put(key, record, 'kept')
+  end
+  return found
+end
+
+local attempt, byte, sub = redis.pcall, string.byte, string.sub
+local answers, all, at = {now}, true, 1
+for i = 1, #KEYS do
+  local key, what, answer = KEYS[i], args[at], 1
+  local form = byte(what)
+  at = at + 1
+  -- Calling a function for each of the first two took a sixth of the script's time. If one of their commands
+  -- fails, the function behind it meets the same error, and answers it.
+  if form == PLAIN then
+    local nonce = sub(what, 11, 18)
+    if attempt('GETRANGE', key, '1', '8') == nonce then
+      local set = attempt('SET', key, what, 'KEEPTTL')
+      answer = set.err and set or 1
+    else
+      answer = try(swapPlain, key, what, nonce)
+    end
+  elseif form == READ then
+    local nonce = sub(what, 2)
+    if nonce == '' or attempt('GETRANGE', key, '1', '8') ~= nonce then
+      answer = attempt('GET', key)
+      if type(answer) == 'string' and byte(answer) ~= PLAIN then
+        answer = try(look, key, nonce, 'read', '')
+      end
+    end
   else
-    answers[i + 1] = try(swap, key, at)
+    answer = try(swap, key, at)
     at = after(at)
   end
+  answers[i + 1] = answer
+  all = all and answer == 1
 end
-return answers
+return all and {now} or answers

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
@@ -81,24 +80,24 @@ func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *s
 	r.more = make([]string, 0, len(keys)-1)
 	r.arguments = append(make([]string, 0, 1+recordArguments*len(keys)), strconv.Itoa(len(keys)))
 	// Changes that only replace records need fewer arguments.
-	plain := !slices.ContainsFunc(changes, func(c cas.RecordChange) bool {
-		return c.If == 0 || c.Read || c.Next == nil || !c.Kept || hasMore(&c)
-	})
+	plain := true
+	for i := range changes {
+		plain = plain && isPlain(&changes[i])
+	}
 	if !plain {
 		r.arguments[0] = moreMark + r.arguments[0]
 	}
 	for i := range keys {
-		c := &changes[i]
-		text := b.newChangeText(keys[i], c)
+		c, key := &changes[i], b.names.recordKey(keys[i])
 		if i == 0 {
-			r.key = text.key
+			r.key = key
 		} else {
-			r.more = append(r.more, text.key)
+			r.more = append(r.more, key)
 		}
 		if plain {
-			r.arguments = append(r.arguments, text.nonce, rueidis.BinaryString(c.Next))
+			r.arguments = append(r.arguments, rueidis.BinaryString(c.Next))
 		} else {
-			r.arguments = b.appendChange(r.arguments, &text, c)
+			r.arguments = b.appendChange(r.arguments, c)
 		}
 		r.size += c.Size + len(c.Next)
 	}
@@ -116,9 +115,9 @@ func (l *link) takeOutcomes(r *scriptCall, changes []cas.RecordChange) ([]cas.Re
 	}
 	replies := make([]cas.Reply, len(changes))
 	// One answer for all says that all are as they were, or were replaced.
-	if r.answer.IsInt64() {
+	if r.made || r.answer.IsInt64() {
 		for i := range changes {
-			replies[i], _ = readReply(&r.answer, r.now, &changes[i])
+			replies[i] = madeReply(r.now, &changes[i])
 		}
 		return replies, nil
 	}
