@@ -19,9 +19,9 @@ import (
 // deleted, and a command after the delete starts again.
 func Serve(now time.Time, kind gatehouse.Kind, s State, queue []Turn) State {
 	// Most turns are alone: there are no others to overtake or to change anything for.
-	if len(queue) == 1 {
-		v := queueServer{now: now, kind: kind}
-		return v.serveTurn(&queue[0], s, 0)
+	if len(queue) == 1 && s != nil && alwaysSteps(queue[0].Op) {
+		s.Step(now, &queue[0])
+		return s
 	}
 	var plenty *Room
 	return plenty.Serve(now, kind, s, queue)
@@ -139,6 +139,17 @@ func (v *queueServer) beginTurn(t *Turn, s State) (next State, answered bool) {
 		v.followDeleted(s)
 	}
 	return s, false
+}
+
+// alwaysSteps reports whether a command steps the state that it finds, in any case: beginTurn answers none of
+// these.
+func alwaysSteps(op gatehouse.Op) bool {
+	switch op {
+	case gatehouse.OpDelete, gatehouse.OpStats, gatehouse.OpHolders, gatehouse.OpWaiters, gatehouse.OpBump,
+		gatehouse.OpUndo:
+		return false
+	}
+	return true
 }
 
 // followDeleted tells a new state what it must not repeat of one that was deleted at the same instant, as
