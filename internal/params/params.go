@@ -295,6 +295,19 @@ func HasHolders(kind gatehouse.Kind) bool {
 	return kind == gatehouse.Semaphore || kind == gatehouse.Lock
 }
 
+// TakesForClient reports whether an operation that is granted gives its client something that no other client
+// can have then, so that it is taken back if that client is gone: a hold, or what it has waited for. An event
+// that was sent, or a watchdog that has fired, can be had by all.
+func TakesForClient(op gatehouse.Op, kind gatehouse.Kind, waited bool) bool {
+	switch op {
+	case gatehouse.OpAcquire:
+		return waited || HasHolders(kind)
+	case gatehouse.OpWait:
+		return waited && kind == gatehouse.Barrier
+	}
+	return false
+}
+
 // TakesForRecord reports whether a command takes something for a grant with a record, or adds to it. That is
 // not taken for a client that is gone.
 func TakesForRecord(cmd *gatehouse.GrantCommand) bool {

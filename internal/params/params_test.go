@@ -327,3 +327,20 @@ func TestNamesAreACopy(t *testing.T) {
 		t.Errorf("Names() = %q, want all %d, size first", got, numParameters)
 	}
 }
+
+// TestTakesForClient: what is taken back of a client that is gone is a hold, and what it has waited for, but
+// for events and watchdogs, which all can have.
+func TestTakesForClient(t *testing.T) {
+	for kind := gatehouse.Kind(1); kind <= gatehouse.Grant; kind++ {
+		hold := kind == gatehouse.Semaphore || kind == gatehouse.Lock
+		for op := gatehouse.OpAcquire; op <= gatehouse.OpUndo; op++ {
+			for _, waited := range []bool{false, true} {
+				want := op == gatehouse.OpAcquire && (hold || waited) ||
+					op == gatehouse.OpWait && waited && kind == gatehouse.Barrier
+				if got := TakesForClient(op, kind, waited); got != want {
+					t.Errorf("TakesForClient(%s, %s, %t) = %t, want %t", op, kind, waited, got, want)
+				}
+			}
+		}
+	}
+}

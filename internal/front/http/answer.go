@@ -28,7 +28,6 @@ type responder struct {
 	// What is small is together, as each waiter has a responder.
 	answerOptions
 	op         gatehouse.Op
-	holds      bool // a grant is a hold, until it is released or expires
 	v1         bool
 	stream     bool // the outcome is an event
 	wantsJSON  bool // refusals as application/problem+json
@@ -50,7 +49,7 @@ func (s *Server) newResponder(ctx *fasthttp.RequestCtx, from *sender) responder 
 func (r *responder) answersTo(request *httpRequest, refusal int) {
 	r.key, r.v1, r.stream = request.Key, request.v1, request.stream
 	cmd := &request.Command
-	r.op, r.maxWait, r.holder, r.holds = cmd.Op, cmd.MaxWait, cmd.Holder, request.acquiresHold()
+	r.op, r.maxWait, r.holder = cmd.Op, cmd.MaxWait, cmd.Holder
 	r.answerOptions = request.answerOptions
 	r.refusalStatus = cmp.Or(r.refusalStatus, int16(refusal)) // one of two
 }

@@ -275,7 +275,7 @@ func (b *batchTask) endGroup() {
 
 // acquiresHold reports whether a command acquires a hold.
 func (c *batchCommand) acquiresHold() bool {
-	return c.fault == nil && c.Command.Op == gatehouse.OpAcquire && params.HasHolders(c.Key.Kind)
+	return c.fault == nil && params.TakesForClient(c.Command.Op, c.Key.Kind, false)
 }
 
 // hasHold reports whether a command of the batch acquires a hold.

@@ -9,6 +9,7 @@ import (
 	"net"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
@@ -115,7 +116,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	r.Command.Origin = s.noteOrigin(from)
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
-	if r.acquiresHold() && clientGone(ctx.Conn()) {
+	if params.TakesForClient(r.Command.Op, r.Key.Kind, false) && clientGone(ctx.Conn()) {
 		s.abandonConn(ctx)
 		return
 	}

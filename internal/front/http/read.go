@@ -26,11 +26,6 @@ type httpRequest struct {
 	form params.Values // of the query and the body
 }
 
-// acquiresHold reports whether the request acquires a hold, which lasts until it is released or expires.
-func (r *httpRequest) acquiresHold() bool {
-	return r.Command.Op == gatehouse.OpAcquire && params.HasHolders(r.Key.Kind)
-}
-
 // readPath reads all of a request except its parameters. If the path is a page, page is set and nothing else
 // is read.
 func (r *httpRequest) readPath(method, path, query []byte) (page string, p *rejection) {

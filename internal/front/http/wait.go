@@ -8,6 +8,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
@@ -170,10 +171,8 @@ func (w *waiter) mustReachClient(waited bool) bool {
 	if w.task != nil {
 		return w.task.mustReach(waited)
 	}
-	// An event that was sent, or a watchdog that has fired, can be had by all: there is nothing to take back.
-	kind := w.responder.key.Kind
-	return (w.responder.holds || waited) && w.Err == nil && w.Decision.Outcome == gatehouse.Granted &&
-		kind != gatehouse.Event && kind != gatehouse.Watchdog
+	return w.Err == nil && w.Decision.Outcome == gatehouse.Granted &&
+		params.TakesForClient(w.responder.op, w.responder.key.Kind, waited)
 }
 
 // countReply counts the response in the metrics.

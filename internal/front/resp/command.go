@@ -251,7 +251,7 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 		s.submitLevels(c, parents)
 		return
 	}
-	if c.heldBy() != "" && s.hungUp() { // it would be held by nobody
+	if params.TakesForClient(c.Command.Op, c.Key.Kind, false) && s.hungUp() {
 		s.server.metrics.Hangups.Inc()
 		s.last = true
 		l.recycleCall(c)

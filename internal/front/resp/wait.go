@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
+	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
@@ -103,7 +104,8 @@ func (s *session) submitCall(c *nativeCall) {
 		return
 	}
 	s.answerDecision(c)
-	if c.heldBy() != "" && c.Err == nil && c.Decision.Outcome == gatehouse.Granted {
+	held := params.TakesForClient(c.Command.Op, c.Key.Kind, false)
+	if held && c.Err == nil && c.Decision.Outcome == gatehouse.Granted {
 		l.unwritten = append(l.unwritten, revocableDecision{end: s.answeredBytes(), call: c})
 	} else {
 		l.recycleCall(c)
@@ -250,15 +252,14 @@ func (s *session) answerLater(a *laterReply) {
 	}
 }
 
-// mustReachClient reports whether the result gives the client something that no other client can have then,
-// so that it has to be taken back if the client is gone.
+// mustReachClient reports whether what was decided is taken back if the client is gone.
 func (w *waiter) mustReachClient() bool {
 	if g := w.jointCall(); g != nil {
 		return g.mustReach()
 	}
 	c := w.call
 	return c != nil && c.Err == nil && c.Decision.Outcome == gatehouse.Granted &&
-		(w.alone || c.heldBy() != "")
+		params.TakesForClient(c.Command.Op, c.Key.Kind, w.alone)
 }
 
 // abandonWaiter gives a waiter up whose client is gone.
