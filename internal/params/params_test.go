@@ -334,12 +334,12 @@ func TestTakesForClient(t *testing.T) {
 	for kind := gatehouse.Kind(1); kind <= gatehouse.Grant; kind++ {
 		hold := kind == gatehouse.Semaphore || kind == gatehouse.Lock
 		for op := gatehouse.OpAcquire; op <= gatehouse.OpUndo; op++ {
-			for _, waited := range []bool{false, true} {
-				want := op == gatehouse.OpAcquire && (hold || waited) ||
-					op == gatehouse.OpWait && waited && kind == gatehouse.Barrier
-				if got := TakesForClient(op, kind, waited); got != want {
-					t.Errorf("TakesForClient(%s, %s, %t) = %t, want %t", op, kind, waited, got, want)
-				}
+			atOnce, waited := TakesForClient(op, kind, false), TakesForClient(op, kind, true)
+			wantAtOnce := op == gatehouse.OpAcquire && hold
+			wantWaited := op == gatehouse.OpAcquire || op == gatehouse.OpWait && kind == gatehouse.Barrier
+			if atOnce != wantAtOnce || waited != wantWaited {
+				t.Errorf("%s of %s takes %t, and %t if it has waited, want %t and %t",
+					op, kind, atOnce, waited, wantAtOnce, wantWaited)
 			}
 		}
 	}

@@ -251,6 +251,7 @@ func (s *session) answerNative(op gatehouse.Op, args [][]byte) {
 		s.submitLevels(c, parents)
 		return
 	}
+	// A hold is not acquired for a client that would never read of it.
 	if params.TakesForClient(c.Command.Op, c.Key.Kind, false) && s.hungUp() {
 		s.server.metrics.Hangups.Inc()
 		s.last = true
