@@ -71,11 +71,11 @@ func (c *demandTrees) insertDemand(tree subtree, i int32) subtree {
 	n := c.at(i)
 	at := sortKey{n.wantsPerClient(), i}
 	if tree.root == 0 {
-		return c.insertNode(subtree{}, c.newNode(at, entry{n.wants, n.clients, i}))
+		return c.insertNode(subtree{}, c.newNode(at, nodeEntry{n.wants, n.clients, i}))
 	}
 	k := c.seekNode(tree, at)
 	node := c.nodes.at(k)
-	node.insertEntry(entry{n.wants, n.clients, i}, at)
+	node.insertEntry(nodeEntry{n.wants, n.clients, i}, at)
 	if len(node.entries) < maxEntries {
 		return c.updateSums(c.subtreeAt(k))
 	}
@@ -102,7 +102,7 @@ func (c *demandTrees) removeDemand(tree subtree, i int32) subtree {
 	}
 	// The entries are copied before the node is freed: insertDemand may hand the same node out again.
 	tree = c.updateSums(c.joinTrees(node.left, node.right))
-	var few [minEntries]entry
+	var few [minEntries]nodeEntry
 	n := copy(few[:], node.entries)
 	c.nodes.remove(k)
 	for _, e := range few[:n] {

@@ -19,7 +19,7 @@ type subtree struct {
 // A treapNode holds some demands that follow each other in order, with their sums and those of the subtrees
 // below.
 type treapNode struct {
-	entries []entry
+	entries []nodeEntry
 	first   sortKey // no entry sorts before it, and all of the previous node do
 	sums            // of the entries
 
@@ -158,21 +158,21 @@ const (
 	minEntries = 8
 )
 
-// An entry is a demand in a node. It copies the numbers that the search needs, which saves a cache miss.
-type entry struct {
+// A nodeEntry is a demand in a node. It copies the numbers that the search needs, which saves a cache miss.
+type nodeEntry struct {
 	wants   float64
 	clients int32
 	demand  int32
 }
 
-func (e *entry) wantsPerClient() float64 { return wantsPerClient(e.wants, e.clients) }
+func (e *nodeEntry) wantsPerClient() float64 { return wantsPerClient(e.wants, e.clients) }
 
-func (e *entry) sums() sums { return sums{e.wants, int64(e.clients)} }
+func (e *nodeEntry) sums() sums { return sums{e.wants, int64(e.clients)} }
 
-func (e *entry) sortKey() sortKey { return sortKey{e.wantsPerClient(), e.demand} }
+func (e *nodeEntry) sortKey() sortKey { return sortKey{e.wantsPerClient(), e.demand} }
 
 // newNode makes a node that is in no tree.
-func (c *demandTrees) newNode(first sortKey, entries ...entry) int32 {
+func (c *demandTrees) newNode(first sortKey, entries ...nodeEntry) int32 {
 	k := c.nodes.add()
 	n := c.nodes.at(k)
 	*n = treapNode{entries: n.entries[:0], first: first} // the memory of a removed node is used again
@@ -235,7 +235,7 @@ func (n *treapNode) findEntry(at sortKey) int {
 	return low
 }
 
-func (n *treapNode) insertEntry(e entry, at sortKey) {
+func (n *treapNode) insertEntry(e nodeEntry, at sortKey) {
 	n.entries = slices.Insert(n.entries, n.findEntry(at), e)
 	// first only moves down. After a removal it is lower than needed, which is still a valid bound.
 	if at.sortsBefore(n.first) {

@@ -17,11 +17,11 @@ type clockAnchor struct {
 // that was set, or one that went on while the machine slept.
 const anchorHolds = time.Second
 
-// A clock reads the wall clock. The zero one is ready, and may be read by many goroutines.
-type clock struct{ anchor atomic.Pointer[clockAnchor] }
+// An anchoredClock reads the wall clock. The zero one is ready, and may be read by many goroutines.
+type anchoredClock struct{ anchor atomic.Pointer[clockAnchor] }
 
 // now returns the wall clock's time in Unix nanoseconds.
-func (c *clock) now() int64 {
+func (c *anchoredClock) now() int64 {
 	if a := c.anchor.Load(); a != nil {
 		// time.Since reads the monotonic clock alone.
 		if since := time.Since(a.at); since < anchorHolds {
@@ -33,7 +33,7 @@ func (c *clock) now() int64 {
 
 // setAnchor sets a new anchor and returns its time. Goroutines that do so at once store nearly the same
 // anchor, so the last one may win.
-func (c *clock) setAnchor() int64 {
+func (c *anchoredClock) setAnchor() int64 {
 	now := time.Now()
 	c.anchor.Store(&clockAnchor{at: now, unix: now.UnixNano()})
 	return now.UnixNano()

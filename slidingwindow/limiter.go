@@ -10,7 +10,7 @@ import (
 // with NewLimiter.
 type Limiter struct {
 	windowGrid
-	clock clock
+	clock anchoredClock
 
 	// mu guards what follows and the window. It is the window's own lock if that has one.
 	mu    *sync.Mutex

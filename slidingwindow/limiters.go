@@ -14,7 +14,7 @@ import (
 type Limiters struct {
 	size      time.Duration
 	newWindow func(key string) (Window, StopFunc)
-	clock     clock
+	clock     anchoredClock
 	seed      maphash.Seed
 	shards    [shardCount]limiterShard
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A clock estimates the time of the store from its answers: an answer that says t was made after the question
-// was sent and before it was received. The estimate is never ahead of the store's time by more than this
-// machine's clock drifts between two answers, so that nothing ends early by it.
-type clock struct {
+// A storeClock estimates the time of the store from its answers: an answer that says t was made after the
+// question was sent and before it was received. The estimate is never ahead of the store's time by more than
+// this machine's clock drifts between two answers, so that nothing ends early by it.
+type storeClock struct {
 	start time.Time // of this clock, by the monotonic clock
 
 	mu     sync.Mutex
@@ -19,10 +19,10 @@ type clock struct {
 }
 
 // elapsedTime is the monotonic time.
-func (c *clock) elapsedTime() int64 { return int64(time.Since(c.start)) }
+func (c *storeClock) elapsedTime() int64 { return int64(time.Since(c.start)) }
 
 // storeTime is the store's time in Unix ns, if it has answered before.
-func (c *clock) storeTime() (now int64, known bool) {
+func (c *storeClock) storeTime() (now int64, known bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.elapsedTime() + c.offset, c.known
@@ -34,7 +34,7 @@ const maxDrift = 1000
 
 // latestTime is the store's time or later, in Unix ns, as long as its clock has not been set forward since
 // the last answer.
-func (c *clock) latestTime() int64 {
+func (c *storeClock) latestTime() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.elapsedTime()
@@ -47,7 +47,7 @@ const leastStep = int64(time.Second)
 // noteReply learns from an answer, and returns by how much the store's clock was set since the one before, at
 // least; 0 if it was not. The most rests on the last answer alone: by an earlier one it might be less, and
 // wrong, as the clock may have been set since.
-func (c *clock) noteReply(now time.Time, sent, received int64) (step time.Duration) {
+func (c *storeClock) noteReply(now time.Time, sent, received int64) (step time.Duration) {
 	// The reply was made between sent and received, so the offset lies between these two.
 	least, most := now.UnixNano()-received, now.UnixNano()-sent
 	c.mu.Lock()

@@ -15,7 +15,7 @@ import (
 func TestClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := rand.New(rand.NewPCG(1, 1))
-		c := &clock{start: time.Now()}
+		c := &storeClock{start: time.Now()}
 		if _, known := c.storeTime(); known {
 			t.Fatal("the time is known before there was an answer")
 		}

@@ -69,7 +69,7 @@ type Store struct {
 	traits       Traits
 	retention    retention
 	server       serverTraits
-	clock        clock
+	clock        storeClock
 	cache        cache
 	outdated     outdatedShare
 	budgets      budgets

@@ -59,7 +59,7 @@ func manyKeys(_ context.Context, b *bench) (text string, rows []row, err error) 
 		},
 	}
 	text = "Two goroutines take the keys in two random orders, made before. Times are for one command of\n" +
-		"one goroutine while the other is at work. The floor is a `map[string]*counter` in 256 parts,\n" +
+		"one goroutine while the other is at work. The floor is a `map[string]*keyCount` in 256 parts,\n" +
 		"each with its mutex. With a clock, it reads the time for each key as ours must: that keeps the\n" +
 		"processor from fetching the next key while it waits for the memory of this one."
 	return text, rows, nil
@@ -107,16 +107,16 @@ type shardedMap struct {
 	clock func() int64 // nil for none
 	parts [256]struct {
 		mu       sync.Mutex
-		counters map[string]*counter
+		counters map[string]*keyCount
 	}
 }
 
-type counter struct{ n, last int64 }
+type keyCount struct{ n, last int64 }
 
 func newShardedMap(names []string) *shardedMap {
 	m := &shardedMap{seed: maphash.MakeSeed()}
 	for i := range m.parts {
-		m.parts[i].counters = make(map[string]*counter)
+		m.parts[i].counters = make(map[string]*keyCount)
 	}
 	for _, name := range names {
 		m.take(name)
@@ -130,7 +130,7 @@ func (m *shardedMap) take(name string) {
 	part.mu.Lock()
 	c := part.counters[name]
 	if c == nil {
-		c = new(counter)
+		c = new(keyCount)
 		part.counters[name] = c
 	}
 	c.n++

@@ -130,8 +130,8 @@ func (s *server) cpuWhile(do func() error) (time.Duration, error) {
 	return after - before, err
 }
 
-// A usage is what a server occupies.
-type usage struct {
+// A serverUsage is what a server occupies.
+type serverUsage struct {
 	resident float64 // bytes
 	inUse    float64 // bytes of heap and stacks after a collection; 0 when the server does not tell
 	waiting  float64 // requests in line; 0 when the server does not tell
@@ -140,7 +140,7 @@ type usage struct {
 // memory asks for what a server occupies now. Resident is read first: the answers with the metrics
 // are garbage. It is by asking for enough of them that the server is made to collect it, and the
 // least that it tells meanwhile is what it has in use right after a collection.
-func (s *server) memory(ctx context.Context) (u usage, err error) {
+func (s *server) memory(ctx context.Context) (u serverUsage, err error) {
 	u.resident, err = s.resident()
 	if err != nil {
 		return u, err

@@ -41,7 +41,7 @@ func (s *Server) freeCall(c *capacityCall) {
 }
 
 // answerCall checks a call, decides it, and counts it. One whose message could not be read is only counted.
-func (s *Server) answerCall(from entry, method rpc, c *capacityCall) (to redirect, err error) {
+func (s *Server) answerCall(from callEntry, method rpc, c *capacityCall) (to redirect, err error) {
 	began := s.now()
 	// One deferred function for both, in this order: a call that panicked counts as an internal error.
 	defer func() {

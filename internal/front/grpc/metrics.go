@@ -8,12 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An entry is a way in for requests, which has metrics of its own.
-type entry int
+// A callEntry is a way in for requests, which has metrics of its own.
+type callEntry int
 
 // The entries: gRPC, and JSON at the HTTP listener.
 const (
-	overGRPC entry = iota
+	overGRPC callEntry = iota
 	overHTTP
 	numEntries
 )
@@ -42,7 +42,9 @@ type metrics struct {
 }
 
 // countCall counts a call that has ended.
-func (m *metrics) countCall(from entry, method rpc, outcome telemetry.RequestOutcome, took time.Duration) {
+func (m *metrics) countCall(
+	from callEntry, method rpc, outcome telemetry.RequestOutcome, took time.Duration,
+) {
 	m.series[from][method].Count(outcome, 1, took)
 	m.requests[method].Inc()
 	// doorman counts a redirect as an answer, not as an error.

@@ -64,7 +64,8 @@ func (r *release) packageVersion() string { return strings.ReplaceAll(r.version,
 
 // scripts are what a package runs when it is installed and removed.
 func (r *release) scripts() (after, before []byte, err error) {
-	if after, err = r.sourceFile("internal/packaging/linux/postinst"); err != nil {
+	after, err = r.sourceFile("internal/packaging/linux/postinst")
+	if err != nil {
 		return nil, nil, err
 	}
 	before, err = r.sourceFile("internal/packaging/linux/prerm")

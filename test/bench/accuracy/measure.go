@@ -18,12 +18,12 @@ type plan struct {
 // A result is one row of the tables.
 type result struct {
 	traffic traffic
-	figures
-	bands []figures // of the keys by their load, when there are many; see bandsFrom
+	requestFigures
+	bands []requestFigures // of the keys by their load, when there are many; see bandsFrom
 }
 
-// figures are what was measured on some requests.
-type figures struct {
+// requestFigures are what was measured on some requests.
+type requestFigures struct {
 	exact    verdict
 	verdicts []verdict   // of the candidates, in their order
 	counts   []reckoning // of the counters, in their order
@@ -52,7 +52,7 @@ func (p plan) row(traffic traffic) result {
 	keys := traffic.make(stream(p.seed, traffic.name), p.windows)
 	// A single key has a single load, so there is nothing to split by load.
 	if len(keys) == 1 {
-		return result{traffic: traffic, figures: try(keys)}
+		return result{traffic: traffic, requestFigures: try(keys)}
 	}
 	inBand := make([][][]int64, len(bandsFrom))
 	for _, requests := range keys {
@@ -68,7 +68,7 @@ func (p plan) row(traffic traffic) result {
 		inBand[i] = append(inBand[i], requests)
 	}
 	// try without keys yields empty figures of the right lengths, which the bands are then added to.
-	r := result{traffic: traffic, figures: try(nil)}
+	r := result{traffic: traffic, requestFigures: try(nil)}
 	for _, keys := range inBand {
 		// The bands together are all keys: adding them up saves a second run over the same requests.
 		f := try(keys)
@@ -79,7 +79,7 @@ func (p plan) row(traffic traffic) result {
 }
 
 // add adds the figures of other requests.
-func (f *figures) add(other figures) {
+func (f *requestFigures) add(other requestFigures) {
 	f.exact.add(other.exact)
 	for i := range f.verdicts {
 		f.verdicts[i].add(other.verdicts[i])
@@ -91,10 +91,10 @@ func (f *figures) add(other figures) {
 
 // try puts all candidates to the requests of some keys, as many at a time as there are processors. Each
 // key has a limiter of its own.
-func try(keys [][]int64) figures {
+func try(keys [][]int64) requestFigures {
 	// Each job writes only to its own element of f, so no lock is needed.
 	tried, counting := candidates(), counters()
-	f := figures{verdicts: make([]verdict, len(tried)), counts: make([]reckoning, len(counting))}
+	f := requestFigures{verdicts: make([]verdict, len(tried)), counts: make([]reckoning, len(counting))}
 	var jobs []func(requests []int64)
 	// The zero limiter has kind 0, which judge takes for the exact log.
 	jobs = append(jobs, func(requests []int64) { f.exact.judge(new(limiter), requests) })

@@ -117,7 +117,7 @@ func (w *page) counts() {
 		head = append(head, c.name)
 	}
 	rows := [][]string{head}
-	line := func(name string, f figures) {
+	line := func(name string, f requestFigures) {
 		row := []string{name}
 		for _, c := range f.counts {
 			difference := int(c.difference * 1000) // in thousandths, so that percent can tell
@@ -126,7 +126,7 @@ func (w *page) counts() {
 		rows = append(rows, row)
 	}
 	for _, r := range w.results {
-		line(r.traffic.name, r.figures)
+		line(r.traffic.name, r.requestFigures)
 		// Only the mix has bands; for all other rows the loop does nothing.
 		for i, b := range r.bands {
 			line("– "+bandName(i), b)
