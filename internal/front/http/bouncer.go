@@ -174,6 +174,7 @@ type Server struct {
 	poller       *poller
 	logsRequests bool // in the log
 	writers      answerWriters
+	gathering    gathering
 	requestPool  sync.Pool
 	waiterPool   sync.Pool
 	grantPool    sync.Pool
@@ -225,6 +226,7 @@ func New(config Config) (*Server, error) {
 	s.allClosed = make(chan struct{})
 	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
 	s.writers.maxBusy = runtime.GOMAXPROCS(0)
+	s.gathering.processors = uint64(s.writers.maxBusy)
 	s.requestPool.New = func() any { return new(httpRequest) }
 	s.waiterPool.New = func() any { return newWaiter(s) }
 	s.grantPool.New = func() any { return newGrantTask(s) }

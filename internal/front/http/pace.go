@@ -214,6 +214,10 @@ func (c *pacedConn) Read(b []byte) (int, error) {
 func (c *pacedConn) Write(b []byte) (int, error) {
 	// These belong to the answers in b. A hold granted from now on is for a later write.
 	unsent := c.takeUnsent()
+	// A hold is not kept back: its client may leave meanwhile.
+	if len(unsent) == 0 {
+		c.server.gathering.awaitOthers()
+	}
 	c.setActivity(sending)
 	n, err := c.Conn.Write(b)
 	if bytes.HasSuffix(b, []byte(continueLine)) {
