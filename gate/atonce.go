@@ -27,6 +27,7 @@ func (g *Gate) decideAtOnce(key gatehouse.Key, c *call) (done bool) {
 	default:
 		return false
 	}
+	// What is not valid is checked once more by prepareRequests, which has the error for the caller.
 	if cmd.MaxWait != 0 || g.lineOf(key) != nil || cmd.Check(key) != nil {
 		return false
 	}

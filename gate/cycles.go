@@ -43,6 +43,7 @@ const (
 func (g *Gate) Cycles(ctx context.Context) ([]Cycle, error) {
 	graph := newWaitGraph()
 	names := 0
+	// A cycle needs a wait for each of its holds, so that only names with a line can be part of one.
 	for _, l := range g.heldLines() {
 		waiters := l.ownedWaiters()
 		if len(waiters) == 0 {
@@ -52,6 +53,7 @@ func (g *Gate) Cycles(ctx context.Context) ([]Cycle, error) {
 			break
 		}
 		names++
+		// From the store, as other servers may have granted what is held.
 		d, err := g.Do(ctx, l.key, gatehouse.Command{Op: gatehouse.OpHolders, Amount: gatehouse.MaxListed})
 		if err != nil {
 			return nil, err
@@ -70,12 +72,14 @@ func (g *Gate) heldLines() (lines []*line) {
 		sh := &g.shards[i]
 		sh.mu.Lock()
 		for key, l := range sh.lines {
+			// At all other kinds nothing is held, so that no wait there can close a cycle.
 			if key.Kind == gatehouse.Semaphore || key.Kind == gatehouse.Lock {
 				lines = append(lines, l)
 			}
 		}
 		sh.mu.Unlock()
 	}
+	// In the order of a map, each search would find other cycles, and leave out others beyond the bounds.
 	slices.SortFunc(lines, func(a, b *line) int {
 		return cmp.Or(cmp.Compare(a.key.Kind, b.key.Kind), strings.Compare(a.key.Name, b.key.Name))
 	})
@@ -95,6 +99,7 @@ func (l *line) ownedWaiters() map[gatehouse.Owner]control.Ticket {
 		if waiters == nil {
 			waiters = make(map[gatehouse.Owner]control.Ticket)
 		}
+		// One edge for each owner and name is enough. The first is the one that is served first.
 		if _, known := waiters[owner]; !known {
 			waiters[owner] = e.Ticket
 		}
@@ -168,6 +173,7 @@ func (w *waitGraph) addName(
 ) {
 	name := len(w.nodes)
 	w.nodes = append(w.nodes, waitNode{key: key})
+	// The order of the edges says which of several shortest cycles is found: it must not be that of a map.
 	byTicket := func(a, b gatehouse.Owner) int { return cmp.Compare(waiters[a], waiters[b]) }
 	for _, owner := range slices.SortedFunc(maps.Keys(waiters), byTicket) {
 		w.addEdge(w.nodeOf(&owner), name, uint64(waiters[owner]))
@@ -196,6 +202,7 @@ func (w *waitGraph) findCycles(ctx context.Context) (cycles []Cycle, err error) 
 		if n.knot == 0 || n.key.Kind != 0 || found[n.owner] || len(cycles) == maxCycles {
 			continue
 		}
+		// One search may visit all that is held and waited for, and there may be maxCycles of them.
 		if err := ctx.Err(); err != nil {
 			return nil, gatehouse.Errorf(gatehouse.CodeTimeout, "looking for cycles: %w", err)
 		}
@@ -221,6 +228,7 @@ func (w *waitGraph) findKnots(node int) {
 		if to.met == 0 {
 			w.findKnots(e.to)
 		}
+		// A node that is not open is in a knot that is complete, from which no way leads back here.
 		if to.isOpen {
 			n.lowest = min(n.lowest, to.lowest)
 		}
@@ -228,9 +236,12 @@ func (w *waitGraph) findKnots(node int) {
 	if n.lowest < n.met {
 		return // the first of its knot ends that
 	}
+	// The first of a knot that was met: what was met since, and is still open, belongs to it.
 	at := slices.Index(w.open, node)
 	for _, one := range w.open[at:] {
 		w.nodes[one].isOpen = false
+		// No node leads to itself, since owners lead to names and names
+		// to owners. So one alone is in no cycle.
 		if len(w.open)-at > 1 {
 			w.nodes[one].knot = n.met
 		}
@@ -267,12 +278,14 @@ func (w *waitGraph) shortestCycle(from int) []CycleLink {
 			queue = append(queue, e.to)
 		}
 	}
+	// Not reached: each node of a knot leads back to itself.
 	return nil
 }
 
 // traceBack is the way that leads back to an owner, from its own link on.
 func (w *waitGraph) traceBack(cameBy map[int]waitStep, to int) (links []CycleLink) {
 	for at := to; ; {
+		// Owners and names take turns on the way, so that two steps back, a hold and a wait, are one link.
 		hold := cameBy[at]
 		wait := cameBy[hold.from]
 		links = append(links, CycleLink{
@@ -298,6 +311,8 @@ func (w *waitGraph) isClosed(inside map[int]bool) bool {
 	}
 	for name := range names {
 		for _, hold := range w.nodes[name].edges {
+			// The node of holders without an owner is never inside: such a
+			// holder waits for no one, and can end.
 			if !inside[hold.to] {
 				return false
 			}

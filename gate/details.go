@@ -19,6 +19,7 @@ func (g *Gate) Describe(ctx context.Context, p Prefix, most int) (all []gatehous
 		all = append(all, d)
 		return len(all) < most
 	})
+	// After the visit, during which the store may hold a lock: no line is locked under that.
 	for i := range all {
 		if l := g.lineOf(gatehouse.Key{Kind: p.Kind, Name: all[i].Name}); l != nil {
 			all[i].Waiting = l.len()
@@ -34,6 +35,7 @@ func (g *Gate) VisitNames(ctx context.Context, p Prefix, visit func(gatehouse.Na
 	if err != nil {
 		return err
 	}
+	// Names come in order: the first one without the prefix is behind all that have it, and ends the visit.
 	return g.store.Range(ctx, p.Kind, max(p.After, beforePrefix(p.Prefix)),
 		func(key gatehouse.Key, s control.State) bool {
 			return strings.HasPrefix(key.Name, p.Prefix) && visit(control.Describe(now, key.Name, s))
@@ -44,6 +46,7 @@ func (g *Gate) VisitNames(ctx context.Context, p Prefix, visit func(gatehouse.Na
 func (g *Gate) VisitAllNames(
 	ctx context.Context, kind gatehouse.Kind, visit func(gatehouse.NameDetails) bool,
 ) error {
+	// A store in memory has no order of its own, and would sort all names for Range.
 	quick, ok := g.store.(interface {
 		Visit(ctx context.Context, kind gatehouse.Kind, visit control.Visit) error
 	})

@@ -26,5 +26,6 @@ func seedOf(key gatehouse.Key) uint64 {
 	for i := range len(key.Name) {
 		h = (h ^ uint64(key.Name[i])) * prime
 	}
+	// 0 would stand for a feedback without jitter.
 	return max(1, h)
 }

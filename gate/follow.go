@@ -82,11 +82,14 @@ func (g *Gate) followLine(
 		f.timer = time.AfterFunc(followInterval, g.lookAtFollowed)
 	}
 	f.mu.Unlock()
+	// A follower that has just come is told its place now, and not up to a second later.
 	g.listFollowed(key)
 	return func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(l.byID, id)
+		// Others may have followed since, after the line's last follower
+		// had stopped: these are in another entry.
 		if len(l.byID) == 0 && f.lines[key] == l {
 			delete(f.lines, key)
 		}
@@ -108,6 +111,7 @@ func (g *Gate) lookAtFollowed() {
 		f.timer.Reset(followInterval)
 	}
 	f.mu.Unlock()
+	// Without the lock: an answer that comes at once is told to tellPlaces, which takes it.
 	for _, key := range keys {
 		g.listFollowed(key)
 	}
@@ -159,6 +163,7 @@ func (f *followers) tellPlaces(l *followedLine, r *Request) {
 // note notes a place, and reports whether it is to be told.
 func (f *follower) note(entry gatehouse.WaiterEntry) bool {
 	f.quiet++
+	// The expected time itself is another one at each look. Only whether there is one counts as a change.
 	same := f.quiet > 0 && entry.Position == f.last.Position &&
 		(entry.Expected == gatehouse.Forever) == (f.last.Expected == gatehouse.Forever)
 	if same && f.quiet < maxQuiet {

@@ -89,6 +89,7 @@ func New(store Store, config Config) *Gate {
 	for i := range g.shards {
 		g.shards[i].lines = make(map[gatehouse.Key]*line)
 	}
+	// One less, since nextTicket counts before it returns.
 	g.tickets.Store(uint64(max(config.FirstTicket, 1) - 1))
 	g.rounds.New = func() any { return makeRound(g) }
 	g.calls.New = func() any { return newCall() }
@@ -150,6 +151,7 @@ func (g *Gate) Do(
 		if g.config.Observer != nil {
 			r.Err, r.Decision = err, &turn.Decision
 			g.observeRequests(c.alone[:])
+			// The decision is part of the round, which serves the next call.
 			r.Decision = nil
 		}
 		if err == nil {
@@ -157,6 +159,7 @@ func (g *Gate) Do(
 		}
 		c.round.clearRequests()
 	} else {
+		// The round went to the store or into a line with the request, and is given back from there.
 		c.round = nil
 		select {
 		case <-c.decided:
@@ -206,11 +209,13 @@ func (g *Gate) Submit(requests ...*Request) {
 func (g *Gate) prepareRequests(requests []*Request) (valid bool) {
 	valid = true
 	for _, r := range requests {
+		// A request may be used again, and nothing of the wait before may be left.
 		r.Err, r.ticket = nil, ticket{}
 		if !r.Checked {
 			r.Err = r.Command.Check(r.Key)
 			valid = valid && r.Err == nil
 		}
+		// After the check: only a valid command is sure to have a feedback that can be completed.
 		if r.Command.Op == gatehouse.OpFeedback && r.Err == nil {
 			g.completeFeedback(r)
 		}
@@ -239,6 +244,7 @@ func (g *Gate) begin(requests []*Request, rd *round) (done bool) {
 	key := requests[0].Key
 	// A delete joins the line even if there is none yet: a command that is about to wait must be told of it.
 	if g.lineOf(key) != nil || hasDelete(requests) {
+		// In a line all requests are served by the rounds of the line.
 		rd.release()
 		for _, r := range requests {
 			g.joinLine(r)
@@ -268,6 +274,7 @@ func (g *Gate) begin(requests []*Request, rd *round) (done bool) {
 	if rd.leaveToAnswer() {
 		return false
 	}
+	// The answer has come since Apply returned. It is this goroutine, not that of Done, which goes on.
 	if rd.line != nil {
 		rd.line.finishLook(rd)
 	} else {
@@ -297,6 +304,7 @@ func (g *Gate) finishAtOnce(rd *round, mayStay bool) (done bool) {
 		g.waitAfterLook(rd)
 		return false
 	}
+	// Cancel sees by this that the store is done with the request, and that it has to undo the grant.
 	for _, r := range rd.requests {
 		r.atOnce = true
 	}
@@ -306,6 +314,7 @@ func (g *Gate) finishAtOnce(rd *round, mayStay bool) (done bool) {
 
 // finishDirect works off a round of requests that are in no line, whose answer has come after Apply returned.
 func (g *Gate) finishDirect(rd *round) {
+	// This may be the goroutine of the store, which rounds of a line would hold up.
 	if key := rd.change.Key; g.lineOf(key) != nil {
 		g.work.begin()
 		go func() { // ends when the line is idle or its next round is left
@@ -315,6 +324,7 @@ func (g *Gate) finishDirect(rd *round) {
 	}
 	for i, r := range rd.requests {
 		r.setDecision(rd.answeredTurn(i))
+		// Cancel was first. It did not know what was granted, so that the undo is left to this goroutine.
 		if !r.state.CompareAndSwap(undecided, decided) {
 			g.undoGrant(r)
 			r.setError(errCanceled)
@@ -354,6 +364,8 @@ func (g *Gate) Names(
 // CodeUnavailable error. Commands that need not wait are still decided. Close does not wait for the store:
 // the errors may be sent later; see Drain.
 func (g *Gate) Close() {
+	// First of all: a command that begins to wait from here on is
+	// refused, and those before it are in the lines.
 	g.closed.Store(true)
 	for i := range g.shards {
 		sh := &g.shards[i]

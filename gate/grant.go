@@ -101,9 +101,11 @@ func (g *Gate) SubmitGrant(r *GrantRequest) {
 	case r.Err != nil:
 		r.finishRequest(r.Err)
 		return
+	// Such a command has only the ID. Which names it is about is known from the record.
 	case r.Command.Op != gatehouse.OpAcquire && !r.Command.IsLook():
 		r.step = stepPeek
 		r.parts.Peek(&r.Command)
+	// At the store at once, it could take what those in the lines wait for.
 	case r.findsLine():
 		r.number = g.nextTicket()
 		r.parts.Acquire(&r.Command)
@@ -117,12 +119,14 @@ func (g *Gate) SubmitGrant(r *GrantRequest) {
 
 // prepareRequest makes a request ready that may have been used before.
 func (r *GrantRequest) prepareRequest(g *Gate) {
+	// Bound once, since each method value is an allocation.
 	if r.onDone == nil {
 		r.onDone = r.noteAnswer
 	}
 	r.gate, r.Err = g, nil
 	r.number, r.since, r.record, r.step, r.tries = 0, time.Time{}, nil, stepDecide, 0
 	r.places, r.wait, r.resized = r.places[:0], nil, 0
+	// It begins busy: this goroutine has the request until it is answered, waits, or is left to the store.
 	r.late, r.finished, r.abandoned, r.busy, r.dirty = false, false, false, true, false
 	r.leaving, r.expired = false, false
 	r.seen, r.counted, r.repeated, r.unwatched, r.blocked, r.deleted = false, false, false, true, 0, -1
@@ -130,6 +134,7 @@ func (r *GrantRequest) prepareRequest(g *Gate) {
 
 // findsLine reports whether there is a line at one of the names that an acquire wants.
 func (r *GrantRequest) findsLine() bool {
+	// Without any line, which is common, no name is looked up.
 	if r.gate.lines.Load() == 0 {
 		return false
 	}
@@ -229,6 +234,7 @@ func (g *Gate) CancelGrant(r *GrantRequest) {
 	first, finished, waits := !r.abandoned, r.finished, !r.busy && !r.finished
 	r.abandoned = true
 	if first && waits {
+		// Taken as by one that looks at it, so that no look begins while it leaves its lines.
 		r.busy = true
 	}
 	o.mu.Unlock()

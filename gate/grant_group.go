@@ -33,6 +33,7 @@ func (o *grantOrder) joinGroup(r *GrantRequest) {
 		o.groups[lines] = group
 	}
 	r.group = group
+	// Numbers are given before the lines are entered, so that an older grant may come after a younger one.
 	at, _ := slices.BinarySearchFunc(group.grants, r.number, compareGrant)
 	group.grants = slices.Insert(group.grants, at, r)
 	if at == 0 {

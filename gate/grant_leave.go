@@ -12,6 +12,7 @@ import (
 // giveUp answers a request in lines with an error. What the store remembers of it is taken back.
 func (r *GrantRequest) giveUp(err error) {
 	g, lines := r.gate, r.leaveLines()
+	// The store remembers only those that it has refused.
 	if r.since != (time.Time{}) {
 		r.submitUndo(false)
 	}
@@ -52,7 +53,10 @@ func (r *GrantRequest) leaveLines() (lines lineList) {
 		l.mu.Unlock()
 		lines.add(l)
 	}
+	// Behind all lines, since the next of the group is looked at from
+	// here on and must not find this one in front.
 	o.leaveGroup(r)
+	// One that was never refused, or found no room, was not counted.
 	if r.counted {
 		r.counted = false
 		g.waiting.Add(-1)
@@ -97,6 +101,7 @@ func (r *GrantRequest) answerDeleted() {
 	part := &r.parts.Parts[r.deleted]
 	key, member := part.Key, part.Turn.Grant.Member
 	g, lines := r.gate, r.leaveLines()
+	// At its other names the store still remembers it as waiting.
 	r.submitUndo(false)
 	d := &r.Decision
 	d.Outcome, d.RetryAfter, d.Binding = gatehouse.Deleted, 0, member

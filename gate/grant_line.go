@@ -79,6 +79,7 @@ func (l *line) grantBounds() grantBounds {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, p := range l.grants {
+		// What has moved here may be just what this grant lacks: those behind it wait until it was tried.
 		if b.fence == maxTicket && (p.held || p.moved && p.grant.dirty) {
 			b.fence = p.grant.number
 		}
@@ -111,6 +112,7 @@ func (l *line) removePlace(p *grantPlace) {
 // frontTicket is the first ticket that the store has seen and that waits; nil if there is none.
 func (l *line) frontTicket() *Request {
 	for t := l.head; t != nil && t != l.firstUnseen; t = t.next {
+		// One that is not seen is at the store for the first time: hasUnseenBefore finds it.
 		if t.seen {
 			return t
 		}
@@ -144,6 +146,7 @@ func (l *line) isBarred(r *GrantRequest) bool {
 	if t := l.frontTicket(); t != nil && l.orderOf(t) < r.number {
 		return true
 	}
+	// Grants for the same names go in order of arrival, also if a later one costs less.
 	if !r.isFirst() {
 		return true
 	}
@@ -189,11 +192,13 @@ func (l *line) markMoved(behind control.Ticket, always bool) {
 	o := &l.gate.grants
 	front := l.frontTicket()
 	for _, p := range l.firsts {
+		// When this ticket leaves the line, noteRound comes here again.
 		if front != nil && l.orderOf(front) < p.grant.number {
 			return
 		}
 		if p.grant.number > behind && (p.refused || !p.grant.seen) {
 			p.moved = true
+			// A grant that lacks something else too would only be refused again.
 			if always || p.mattersMost() {
 				o.addDirty(p.grant)
 				l.stirred = true
@@ -259,12 +264,14 @@ func (l *line) unlockStirred() {
 
 // noteRound notes what a round of tickets means to the grants that wait here.
 func (l *line) noteRound(rd *round) {
+	// A rule that was noted is kept up to date, also while no grant waits: the next is compared with it.
 	if len(l.grants) == 0 && !l.hasRule {
 		return
 	}
 	moved := false
 	for i, t := range rd.requests {
 		turn := &rd.change.Turns[i]
+		// After an error nobody knows what took effect. A look too many does no harm, one too few would.
 		failed := rd.err != nil || turn.Err != nil
 		moved = l.turnMoves(turn) || failed || t.removed && t.seen || moved
 		if !failed {
@@ -313,6 +320,7 @@ func (r *GrantRequest) keepsAny() bool {
 func (l *line) turnMoves(turn *control.Turn) bool {
 	switch turn.Op {
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
+		// A settle or a topup brings no rule of its own: it goes by the one of the grant's record.
 		follows := turn.Grant != nil && turn.Grant.Command.Op != gatehouse.OpAcquire
 		return turn.Extend || !turn.Again && !follows && l.notesRule(&turn.Rule)
 	}
@@ -354,6 +362,7 @@ func (l *line) unblockGrants() {
 		return
 	}
 	for _, p := range l.grants {
+		// Those that are blocked are dirty since lookAgain. Only their counts keep them from being claimed.
 		if !p.blocked {
 			continue
 		}

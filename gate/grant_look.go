@@ -75,6 +75,7 @@ func (r *GrantRequest) putChange() bool {
 func (r *GrantRequest) leaveToAnswer() bool {
 	g := r.gate
 	r.late = true
+	// Before it is left, so that Drain finds it counted whoever goes on.
 	g.work.begin()
 	if r.handover.CompareAndSwap(started, left) {
 		return true
@@ -122,6 +123,7 @@ func (r *GrantRequest) processAnswer() (more bool) {
 		return false
 	case r.step == stepPeek && r.goesOn():
 		return r.followRecord()
+	// The ID belongs to another grant by now, whose record has to be looked up.
 	case r.meetsOtherGrant():
 		r.tries++
 		r.step = stepPeek
@@ -212,6 +214,7 @@ func (r *GrantRequest) meetsOtherGrant() bool {
 func (r *GrantRequest) endLook(err error) {
 	g, lines := r.gate, lineList{}
 	if len(r.places) > 0 {
+		// While it still stands in its lines, which say who is ahead of it.
 		if err == nil && r.Command.Explain {
 			r.explainLines()
 		}
@@ -222,6 +225,7 @@ func (r *GrantRequest) endLook(err error) {
 		g.noteRecord(r)
 	}
 	r.finishRequest(err)
+	// noteRecord has marked grants that may stand at other names than these, and looks at none.
 	if lines.n > 0 || g.grants.waiting.Load() > 0 {
 		g.serveLines(lines)
 	}
@@ -243,9 +247,11 @@ func (r *GrantRequest) finishRequest(err error) {
 			r.Err = err
 		}
 	} else {
+		// No other goroutine knows of it yet.
 		r.finished, r.busy = true, false
 	}
 	if err != nil {
+		// Want keeps its room, so that a request which is used again allocates none.
 		r.Decision = gatehouse.GrantDecision{Binding: -1, Want: r.Decision.Want[:0]}
 	}
 	if r.gate.config.Observer != nil && r.step != stepUndo {

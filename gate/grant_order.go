@@ -24,6 +24,7 @@ type grantOrder struct {
 
 // addDirty has a grant looked at. It is called with the lock held, as all below.
 func (o *grantOrder) addDirty(r *GrantRequest) {
+	// leaveLines takes it out of one line after the other. A look would find it in some of them only.
 	if r.leaving {
 		return
 	}
@@ -73,6 +74,7 @@ func (o *grantOrder) claimNext() *GrantRequest {
 		l := o.next[0]
 		o.next[0] = nil
 		o.next = o.next[1:]
+		// Whatever happens to the line from here on notes it anew.
 		l.tried = false
 		if len(l.dirty) > 0 && l.dirty[0].grant.mayBeLookedAt() {
 			r := l.dirty[0].grant
@@ -93,6 +95,7 @@ func (r *GrantRequest) mayBeLookedAt() bool {
 	}
 	for i := range r.places {
 		p := &r.places[i]
+		// What a grant takes that is at the store is not known yet, and this one must not be faster.
 		if p.line.grantLooks > 0 || p.line.dirty[0] != p {
 			return false
 		}
@@ -208,6 +211,7 @@ func (r *GrantRequest) lookFrom(p *grantPlace) (blocked bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	part := &r.parts.Parts[p.part]
+	// Those at other servers may pass it where those at this one may.
 	part.NonBlocking = !p.keeps
 	if l.isBarred(r) {
 		part.Turn.Ahead = 1

@@ -27,6 +27,8 @@ func (r *GrantRequest) armTimer(elapsed time.Duration) {
 	due := r.nextDue()
 	for i := range r.places {
 		changes := r.places[i].changes
+		// A line is kept at certain times only. When one begins or
+		// ends, others may pass or may not any more.
 		if changes > 0 && (due == gatehouse.Forever || changes < due) {
 			due = changes
 		}
@@ -62,9 +64,11 @@ func (r *GrantRequest) nextDue() time.Duration {
 			if first == gatehouse.Forever || p.retry < first {
 				first = p.retry
 			}
+			// It can be granted once the last of them is free.
 			last = max(last, p.retry)
 			eldest = eldest || p.eldest
 			continue
+		// From that instant on the name counts as free soon, which may have other lines kept.
 		case p.retry != gatehouse.Forever && (soon == gatehouse.Forever || p.retry-keepWithin < soon):
 			soon = p.retry - keepWithin
 		}

@@ -14,6 +14,7 @@ import (
 func (r *GrantRequest) joinLines() {
 	r.enterLines(false)
 	g := r.gate
+	// Before its first look: the store tells nobody of a change between a look and the watch.
 	if r.mayWait() {
 		r.watchLines()
 		r.unwatched = false
@@ -35,6 +36,7 @@ func (r *GrantRequest) enterLines(looking bool) {
 	}
 	r.late = true
 	r.wait = &grantWait{gate: g, request: r, maxWait: r.Command.MaxWait}
+	// Lines and their heaps point to the places, so that they must not move from here on.
 	r.places = slices.Grow(r.places[:0], n)[:n]
 	for i := range r.places {
 		r.places[i] = grantPlace{
@@ -47,6 +49,7 @@ func (r *GrantRequest) enterLines(looking bool) {
 	for i := range r.places {
 		g.enterLine(&r.places[i], r.parts.Parts[i].Key)
 	}
+	// Behind all lines, since a group is known by the lines of its grants.
 	o.joinGroup(r)
 	if r.mayWait() && r.Command.MaxWait > 0 {
 		w := r.wait
@@ -65,6 +68,7 @@ func (g *Gate) enterLine(p *grantPlace, key gatehouse.Key) {
 	g.grants.mu.Lock()
 	defer g.grants.mu.Unlock()
 	p.line = l
+	// It was marked while this place had no line, and so is missing in the line's heap.
 	if p.grant.dirty {
 		p.pushDirty()
 	}
@@ -123,6 +127,7 @@ func (r *GrantRequest) keepWaiting() {
 	var err error
 	if first {
 		r.since = r.Decision.At
+		// The refusal may have put limits in force, by which others are granted or refused.
 		g.noteJoint(r.parts.Parts, false)
 		err = r.countWaiter()
 	}
@@ -240,6 +245,7 @@ func (r *GrantRequest) placeAnew(p *grantPlace) (changed bool) {
 	p.eldest = l.grants[0] == p
 	kept := p.keeps
 	p.keeps, p.changes = p.shouldKeep(r.Decision.At)
+	// Tickets behind it were kept back for this look, or because it has kept the line until now.
 	changed = p.held || kept && !p.keeps
 	p.endLook()
 	if kept && !p.keeps {

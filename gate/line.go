@@ -233,6 +233,7 @@ func (l *line) fillBatch(rd *round) {
 	}
 	clear(l.recheck[len(withheld):])
 	l.recheck = withheld
+	// What stands behind the fence was not offered yet.
 	l.offerAll = l.offerAll && bounds.fence != maxTicket
 }
 
@@ -255,6 +256,8 @@ func (rd *round) offerTicket(t *Request, ahead int64, bounds grantBounds) {
 // it, to be answered that its controller was deleted.
 func (l *line) deletePending(bounds grantBounds) bool {
 	n := 0
+	// Only those that fillBatch would offer. A delete does not wait,
+	// so that it is never among the seen ones.
 	for t := l.firstUnseen; t != nil && n < maxUnseen && t.number <= bounds.fence; t = t.next {
 		if t.Command.Op == gatehouse.OpDelete {
 			return true
@@ -314,6 +317,8 @@ const minRetry = time.Millisecond
 // armTimer sets the timer that serves the line when nothing else does. late says that the last answer took
 // time.
 func (l *line) armTimer(retry time.Duration, late bool) {
+	// Without this bound, a store whose clock is a little behind would
+	// be asked in a loop until its time has come.
 	if retry != gatehouse.Forever && (retry <= 0 || late) {
 		retry = max(retry, minRetry)
 	}

@@ -27,8 +27,10 @@ func (g *Gate) waitAfterLook(rd *round) {
 		}
 		r.setDecision(turn)
 		r.atOnce = true
+		// finishLook tells them, when all others are in the line already.
 		rd.replies = append(rd.replies, r)
 	}
+	// A round of the pool must not keep what belongs to callers again.
 	clear(rd.requests[n:])
 	clear(rd.change.Turns[n:])
 	rd.requests, rd.change.Turns = rd.requests[:n], rd.change.Turns[:n]
@@ -46,6 +48,7 @@ func (g *Gate) enterLook(rd *round) {
 	l := g.lineIn(sh, key)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// From here until finishLook, serveLine leaves the line alone.
 	l.looks++
 	rd.line = l
 	for _, r := range rd.requests {
@@ -66,6 +69,7 @@ func (l *line) finishLook(rd *round) {
 			l.recheckTicket(r)
 		}
 	}
+	// A serveLine that came meanwhile has done nothing, hence the one below.
 	l.looks--
 	l.unlockStirred()
 	rd.sendReplies()

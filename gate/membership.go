@@ -34,6 +34,7 @@ func (g *Gate) joinLine(r *Request) {
 		r.atOnce = true
 		g.deliver([]*Request{r})
 	}
+	// Without room too: the line may have been made just now and be empty, and is then dropped.
 	l.serveLine()
 }
 
@@ -57,6 +58,7 @@ func (l *line) checkRoom(r *Request, more int) error {
 	switch {
 	case !mayWait(&r.Command):
 		return nil
+	// The sum of all lines has no lock: at one instant, a few more may slip in at other names.
 	case g.waiting.Load()+int64(more) > int64(g.config.Waiters):
 		return gatehouse.Errorf(gatehouse.CodeExhausted,
 			"%s: %d requests wait at this server already, the most it allows", l.key, g.config.Waiters)
@@ -123,6 +125,7 @@ func (l *line) linkTicket(t, next *Request) {
 	} else {
 		t.prev.next = t
 	}
+	// Noted, since the last offer clears the MaxWait by which it is known.
 	t.waits = mayWait(&t.Command)
 	if t.waits {
 		l.waiting++
@@ -244,12 +247,14 @@ func (l *line) leaveLine(t *Request, d *gatehouse.Decision) {
 
 // finishTicket removes a ticket that has its decision, or an error, and is to be told.
 func (l *line) finishTicket(rd *round, t *Request, turn *control.Turn) {
+	// Counted now, as a ticket that was removed has no place any more.
 	ahead := 0
 	if t.Command.Explain && turn.Err == nil && turn.Decision.Outcome == gatehouse.Refused {
 		ahead = l.waitingBefore(t)
 	}
 	l.removeTicket(t)
 	rd.replies = append(rd.replies, t)
+	// The change has failed: processDecisions has removeAbandoned answer those that were decided.
 	if t.abandoned {
 		t.setError(errCanceled)
 		return

@@ -52,6 +52,7 @@ func (g *Gate) observeRequests(requests []*Request) {
 			n++
 		}
 		waiting := 0
+		// Only for refusals, so that a grant costs no lock of a shard and a line.
 		if refused > 0 {
 			waiting = g.waitingAt(requests[0].Key)
 		}

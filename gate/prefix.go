@@ -24,6 +24,7 @@ const deletesAtOnce = 64
 // next is the After of a call for the names that may be left; it is empty at the end. Commands that wait at
 // a deleted name are answered so. Names that are created meanwhile may stay.
 func (g *Gate) DeletePrefix(ctx context.Context, p Prefix, most int) (deleted int, next string, err error) {
+	// An empty prefix would delete all names of the kind, which is hardly ever meant.
 	if p.Prefix == "" {
 		return 0, "", gatehouse.Errorf(gatehouse.CodeInvalid,
 			"prefix of %s is empty, want a byte at least", p.Kind)
@@ -49,6 +50,7 @@ func (g *Gate) namesWithPrefix(ctx context.Context, p Prefix, most int) (names [
 		names = append(names, p.Prefix)
 	}
 	err = g.store.Range(ctx, p.Kind, after, func(key gatehouse.Key, _ control.State) bool {
+		// The names with the prefix follow each other, so that the first without it ends the list.
 		if !strings.HasPrefix(key.Name, p.Prefix) {
 			return false
 		}
@@ -78,6 +80,8 @@ func (g *Gate) deleteNames(
 		if ctx.Err() != nil {
 			break
 		}
+		// Submit does not block: without this, the store would have all
+		// names of the prefix in hand at once.
 		free <- struct{}{}
 		g.Submit(&Request{
 			Key: gatehouse.Key{Kind: kind, Name: name}, Command: gatehouse.Command{Op: gatehouse.OpDelete},

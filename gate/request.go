@@ -89,7 +89,9 @@ func (r *Request) setDecision(turn *control.Turn) {
 	if r.Decision == nil {
 		r.Decision = new(gatehouse.Decision)
 	}
+	// A copy, because the round with the turn goes back to the pool.
 	*r.Decision = turn.Decision
+	// A later look finds the new limit in force already.
 	r.Decision.Resized = r.Decision.Resized || r.resized
 }
 
@@ -122,6 +124,7 @@ func (r *Request) fillTurn(turn *control.Turn, ahead int64) {
 	turn.Command, turn.Ticket, turn.Ahead = &r.Command, r.number, ahead
 	turn.Again, turn.Since, turn.Granted = r.isKnown(), r.since, r.undoes
 	turn.Err = nil
+	// To describe the line is a walk through it, and only these two ask for it.
 	if r.Command.Op == gatehouse.OpWaiters || r.Command.Op == gatehouse.OpBump {
 		turn.Line = r.describeLine()
 	}

@@ -21,6 +21,7 @@ func (r *Request) describeLine() *control.Line {
 	switch {
 	case l == nil || l.waiting == 0:
 		return nil
+	// A bump is told nothing but that the waiter was found: the gate itself has moved it.
 	case r.Command.Op == gatehouse.OpBump && r.bumped:
 		return new(control.Line)
 	case r.Command.Op == gatehouse.OpBump:
@@ -43,6 +44,7 @@ func (r *Request) describeLine() *control.Line {
 func (l *line) eachWaiting(visit func(control.LineEntry) bool) {
 	grants := l.grants
 	more := true
+	// Tickets and grants are two lists, each in the order in which they stand, and are merged here.
 	visitGrants := func(before control.Ticket) {
 		for more && len(grants) > 0 && grants[0].grant.number < before {
 			if entry, waits := l.entryOfGrant(grants[0]); waits {
@@ -69,6 +71,7 @@ func (l *line) entryOf(r *Request) control.LineEntry {
 		Ticket: r.number, Owner: r.Command.Owner, Cost: r.Command.Cost, Expires: r.Command.Expires,
 		Since: r.since,
 	}
+	// moveToFront has given it an earlier time. People are told when it has really come.
 	if bumped, was := l.bumps[r.number]; was {
 		e.Since = bumped.since
 	}
@@ -80,6 +83,7 @@ func (l *line) entryOfGrant(p *grantPlace) (entry control.LineEntry, waits bool)
 	o := &l.gate.grants
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	// It is at the store for the first time, and may be granted.
 	if !p.counted {
 		return entry, false
 	}
@@ -135,6 +139,7 @@ func (l *line) orderOf(t *Request) control.Ticket {
 // that the store has not seen yet goes there once it has.
 func (l *line) bumpTicket(number control.Ticket) bool {
 	for t := l.head; t != nil; t = t.next {
+		// A release or an undo passes through the line by itself, and has no place that could be changed.
 		if t.number != number || !t.waits {
 			continue
 		}
@@ -205,6 +210,7 @@ func (r *GrantRequest) explainLines() {
 	for i := range r.places {
 		p := &r.places[i]
 		member := r.parts.Parts[p.part].Turn.Grant.Member
+		// The part of the record is no member.
 		if member < 0 || member >= len(r.Decision.Want) {
 			continue
 		}
