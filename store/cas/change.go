@@ -71,7 +71,7 @@ func (t *transaction) fillInput(now int64) *decideInput {
 	t.in = decideInput{
 		server: s.server, kind: k.kind,
 		record: &k.record, state: k.state, endedHolds: k.endedHolds, refusals: e.unstored.refusalCount,
-		turns: t.batch.turns, undos: t.batch.undos, rest: t.line.rest,
+		turns: t.batch.turns, undos: t.batch.undos, rest: t.line.rest, gone: s.absent.known(),
 		// Zero is no nonce: backends without versions take it for an absent record.
 		now: now, nonce: max(1, rand.Uint64()), recordFull: t.recordFull,
 	}

@@ -29,6 +29,7 @@ type decideInput struct {
 	turns []control.Turn
 	undos []*undo  // those of turns that must not be done twice, in the order of their turns
 	rest  lineRest // of this server's line, beside those in the queue
+	gone  absences // other servers that do not listen
 
 	joint       bool  // each turn is a part of a joint change
 	nonBlocking bool  // one that does not hold up others if it waits
@@ -205,7 +206,7 @@ func (d *decider) prepareTurns() {
 		turn, until := in.turns[i], int64(0)
 		turn.MaxHolders, turn.MinFence, turn.Leased = in.server.maxHolders, least, in.server.expiresHolds
 		if turn.Op.Yields() {
-			until = out.next.barredUntil(d.buffers.waitsSince[i], in.server.number)
+			until = out.next.barredUntil(d.buffers.waitsSince[i], in.server.number, in.gone)
 			// A head of another server, or a request of this server's line that is not in this transaction,
 			// goes first.
 			if until > 0 || turn.Ticket == 0 && in.rest.nonEmpty {

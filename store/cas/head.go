@@ -63,11 +63,11 @@ func serverOf(t control.Ticket) uint32 { return uint32(t >> 32) } // the upper h
 func FirstTicket(server uint32) control.Ticket { return control.Ticket(server) << 32 }
 
 // barredUntil is until when, at most, requests at other servers go before a request that came at since; 0 if
-// there are none.
-func (r *storedRecord) barredUntil(since int64, server uint32) (until int64) {
+// there are none. Those of servers that have gone do not.
+func (r *storedRecord) barredUntil(since int64, server uint32, gone absences) (until int64) {
 	for i := range r.heads {
 		h := &r.heads[i]
-		if h.server != server && !h.nonBlocking && h.cameBefore(since, server) {
+		if h.server != server && !h.nonBlocking && h.cameBefore(since, server) && !gone.left(h) {
 			until = max(until, h.until)
 		}
 	}

@@ -337,5 +337,6 @@ func (t *jointTransaction) putBackLines(err error) {
 			waiting = append(waiting, one)
 		}
 		t.store.watches.putBackWaiters(p.line.line, waiting)
+		t.store.absent.noteBarred(p.Key, &p.update)
 	}
 }

@@ -112,7 +112,8 @@ func (t *jointTransaction) decideTurns(now int64) {
 		p.in = decideInput{
 			server: t.store.server, kind: k.kind, record: &k.record, state: k.state,
 			endedHolds: k.endedHolds, refusals: p.entry.unstored.refusalCount,
-			turns: p.turns, rest: p.line.rest, now: now, nonce: t.nonce, recordFull: p.recordFull,
+			turns: p.turns, rest: p.line.rest, gone: t.store.absent.known(),
+			now: now, nonce: t.nonce, recordFull: p.recordFull,
 		}
 		if p.undo.id != 0 {
 			p.undo.turn, p.undos[0] = 0, &p.undo

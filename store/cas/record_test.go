@@ -143,7 +143,7 @@ func TestHeads(t *testing.T) {
 		{now, 3, now + 50}, {now - 150, 3, now + 20}, {now - 250, 3, 0}, {now, 1, now + 20},
 		{now - 100, 3, now + 50}, {now - 100, 1, now + 20}, {now - 200, 1, 0}, {now - 200, 3, now + 20},
 	} {
-		if until := r.barredUntil(c.since, c.server); until != c.until {
+		if until := r.barredUntil(c.since, c.server, nil); until != c.until {
 			t.Errorf("who came to %d %d ago is barred until %d, want %d",
 				c.server, now-c.since, until, c.until)
 		}

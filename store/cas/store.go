@@ -75,6 +75,7 @@ type Store struct {
 	budgets      budgets
 	watches      watches
 	undos        undoQueue
+	absent       absentServers
 	refusals     refusals
 	transactions sync.Pool
 	joints       sync.Pool
@@ -110,6 +111,8 @@ func New(backend Backend, config Config) *Store {
 	s.clock.start = time.Now()
 	s.cache.most = cmp.Or(config.Names, defaultNames)
 	s.undos.send, s.refusals.store = s.sendUndos, s
+	s.absent.store, s.absent.barring = s, make(map[uint32]*barringServer)
+	s.absent.backend, _ = backend.(absenceBackend)
 	s.watches.names = make(map[gatehouse.Key]*line)
 	s.async, _ = backend.(asyncBackend)
 	s.calls.New = func() any { return new(applyCall) }
@@ -125,6 +128,7 @@ func (s *Store) Close() {
 	s.stop()
 	s.watches.stopTimers()
 	s.undos.close()
+	s.absent.close()
 	s.refusals.flushAndClose()
 	s.budgets.close()
 }

@@ -79,6 +79,7 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 	postponed := t.postponeWaiters(err)
 	if err == nil || postponed {
 		s.watches.putBack(t.line, t.batch.turns, t.update.decisions)
+		s.absent.noteBarred(e.key, &t.update)
 	} else {
 		s.watches.putBack(t.line, nil, nil)
 	}

@@ -93,6 +93,21 @@ func (b *Server) wakeUp(key gatehouse.Key) {
 	}
 }
 
+// Absent tells whether a server is cut off or has stopped listening, as Redis does.
+func (b *Server) Absent(_ context.Context, asking, server uint32) bool {
+	s := b.store
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	listens := func(number uint32) bool {
+		return slices.ContainsFunc(s.servers, func(of *Server) bool {
+			of.mu.RLock()
+			defer of.mu.RUnlock()
+			return of.number == number && of.wake != nil && !of.cut
+		})
+	}
+	return !s.expiresHolds && !listens(server) && listens(asking)
+}
+
 // Range implements cas.Backend.
 func (b *Server) Range(
 	ctx context.Context, kind gatehouse.Kind, after string, visit func(string, []byte) bool,

@@ -24,6 +24,25 @@ func (b *Backend) Listen(server uint32, wake func(key gatehouse.Key)) (stop func
 	})
 }
 
+// Absent tells whether a server listens by how many have heard a message to it. One without text says nothing
+// to a server. A node of a cluster counts only those that listen at it.
+func (b *Backend) Absent(ctx context.Context, asking, server uint32) bool {
+	l := b.link.Load()
+	if l == nil || l.client.Mode() == rueidis.ClientModeCluster {
+		return false
+	}
+	heard := func(server uint32) (count int64, err error) {
+		command := l.client.B().Publish().Channel(b.names.wakeChannel(server)).Message("").Build()
+		return l.client.Do(ctx, command).AsInt64()
+	}
+	if count, err := heard(server); err != nil || count > 0 {
+		return false
+	}
+	// The one that asks is heard, so the count can be relied on.
+	count, err := heard(asking)
+	return err == nil && count > 0
+}
+
 // subscribeOnce listens until the connection is lost or ctx ends, and reports whether it ever listened.
 func (b *Backend) subscribeOnce(ctx context.Context, channel string, wake func(gatehouse.Key)) bool {
 	l, err := b.currentLink(ctx)

@@ -198,6 +198,34 @@ func TestDeadServer(t *testing.T) {
 	}
 }
 
+// A server that listens is not absent, and one that has closed its connections is, unless the one that asks
+// does not listen either.
+func TestAbsent(t *testing.T) {
+	t.Parallel()
+	address := redistest.Start(t).Address
+	backends := make([]*redis.Backend, 3)
+	stops := make([]func(), len(backends))
+	for i := range backends {
+		began := make(chan gatehouse.Key, 100)
+		backends[i] = open(t, "redis://"+address)
+		redistest.Until(t, func() bool { return backends[i].Ping(soonest(t)) == nil })
+		stops[i] = backends[i].Listen(uint32(i+1), func(key gatehouse.Key) { began <- key }) // few
+		<-began
+	}
+	defer stops[0]()
+	if backends[0].Absent(soonest(t), 1, 2) {
+		t.Error("a server that listens is absent")
+	}
+	backends[1].Close()
+	stops[1]()
+	redistest.Until(t, func() bool { return backends[0].Absent(soonest(t), 1, 2) })
+	stops[2]()
+	redistest.Until(t, func() bool { return backends[0].Absent(soonest(t), 1, 3) })
+	if backends[2].Absent(soonest(t), 3, 2) {
+		t.Error("one that does not listen finds another absent")
+	}
+}
+
 // A crowd counts who is in.
 type crowd struct {
 	mu        sync.Mutex

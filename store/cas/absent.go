@@ -1,0 +1,153 @@
+package cas
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gatehousehq/gatehouse"
+)
+
+// A server that dies leaves its heads behind, and those who wait behind them would wait until these end. So a
+// server whose requests wait behind another's asks the backend now and then whether that one still listens.
+
+const (
+	// absenceInterval is the time between two such questions.
+	absenceInterval = 250 * time.Millisecond
+	// maxBarring is of how many servers a server asks, and maxBarred at how many names each of them is noted.
+	// Those who wait at more names look about once a second anyhow.
+	maxBarring = 64
+	maxBarred  = 1000
+)
+
+// An absenceBackend is a Backend that can tell whether a server has gone.
+type absenceBackend interface {
+	// Absent reports whether a server certainly does not listen, while another one, which asks, does. It
+	// returns soon after ctx has ended.
+	Absent(ctx context.Context, asking, server uint32) bool
+}
+
+// absentServers are the servers that were found not to listen, and those that are asked about.
+type absentServers struct {
+	delayedRun
+	store   *Store
+	backend absenceBackend // nil if the backend cannot tell
+
+	barring map[uint32]*barringServer
+	since   atomic.Pointer[absences] // nil when there are none
+}
+
+// An absences says since when, at the latest, servers do not listen, by the store's time.
+type absences map[uint32]int64
+
+// left reports whether a head is of a server that has not listened since it wrote that head.
+func (a absences) left(h *lineHead) bool {
+	since, is := a[h.server]
+	return is && h.until <= since+int64(headLifetime)
+}
+
+// A barringServer keeps requests of this server back.
+type barringServer struct {
+	until int64 // when its last head ends, as far as is known
+	names []gatehouse.Key
+}
+
+// known are the servers that do not listen.
+func (a *absentServers) known() absences {
+	if all := a.since.Load(); all != nil {
+		return *all
+	}
+	return nil
+}
+
+// noteBarred notes which server keeps requests back that were decided on.
+func (a *absentServers) noteBarred(key gatehouse.Key, u *recordUpdate) {
+	barred := func(turn servedTurn) bool { return turn.blockedUntil > 0 }
+	if a.backend == nil || !slices.ContainsFunc(u.served, barred) {
+		return
+	}
+	// The eldest alone: when that has gone, the next one is.
+	var eldest *lineHead
+	for i := range u.next.heads {
+		h := &u.next.heads[i]
+		if h.server == a.store.config.Server || h.nonBlocking || a.known().left(h) {
+			continue
+		}
+		if eldest == nil || h.cameBefore(eldest.since, eldest.server) {
+			eldest = h
+		}
+	}
+	if eldest == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	one := a.barring[eldest.server]
+	if one == nil && len(a.barring) < maxBarring {
+		one = new(barringServer)
+		a.barring[eldest.server] = one
+	}
+	if one == nil {
+		return
+	}
+	one.until = max(one.until, eldest.until)
+	if len(one.names) < maxBarred && !slices.Contains(one.names, key) {
+		one.names = append(one.names, key)
+	}
+	a.schedule(absenceInterval, a.lookAll)
+}
+
+// lookAll asks about all servers that keep requests of this one back, and has those served that waited for
+// one that has gone.
+func (a *absentServers) lookAll() {
+	s := a.store
+	now, _ := s.clock.storeTime()
+	for _, server := range a.listBarring(now) {
+		ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
+		absent := a.backend.Absent(ctx, s.config.Server, server)
+		cancel()
+		if absent {
+			a.noteAbsent(server, now)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.timer = nil
+	if len(a.barring) > 0 {
+		a.schedule(absenceInterval, a.lookAll)
+	}
+}
+
+// listBarring forgets the servers whose heads have ended, and returns the others.
+func (a *absentServers) listBarring(now int64) (servers []uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for server, one := range a.barring {
+		if one.until <= now {
+			delete(a.barring, server)
+			continue
+		}
+		servers = append(servers, server)
+	}
+	return servers
+}
+
+// noteAbsent notes that a server did not listen at a time, and wakes those who waited behind its requests.
+func (a *absentServers) noteAbsent(server uint32, now int64) {
+	all := absences{server: now}
+	for other, since := range a.known() {
+		// After that all heads have ended that it can have left.
+		if other != server && now-since < int64(headLifetime) {
+			all[other] = since
+		}
+	}
+	a.since.Store(&all)
+	a.mu.Lock()
+	one := a.barring[server]
+	delete(a.barring, server)
+	a.mu.Unlock()
+	for _, key := range one.names {
+		a.store.watches.wakeWatchers(key)
+	}
+}
