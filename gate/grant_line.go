@@ -140,25 +140,26 @@ func (l *line) hasUnseenBefore(number control.Ticket) bool {
 	return false
 }
 
-// isBarred reports whether somebody waits at this name who came before a grant, and whom it must not
-// overtake. The grantOrder is locked too.
-func (l *line) isBarred(r *GrantRequest) bool {
+// wantedBefore is how much a request at this name wants that came before a grant, and that it must not
+// overtake: 0 if there is none, 1 if it may have room and wait for another name. The grantOrder is locked
+// too.
+func (l *line) wantedBefore(r *GrantRequest) int64 {
 	if t := l.frontTicket(); t != nil && l.orderOf(t) < r.number {
-		return true
+		return max(1, t.cost())
 	}
 	// Grants for the same names go in order of arrival, also if a later one costs less.
 	if !r.isFirst() {
-		return true
+		return 1
 	}
 	for _, p := range l.firsts {
 		if p.grant.number >= r.number {
-			return false
+			return 0
 		}
 		if p.keeps {
-			return true
+			return 1
 		}
 	}
-	return false
+	return 0
 }
 
 // noteMoved notes that what grants were refused for may have changed. Those that could be granted now are to

@@ -213,9 +213,7 @@ func (r *GrantRequest) lookFrom(p *grantPlace) (blocked bool) {
 	part := &r.parts.Parts[p.part]
 	// Those at other servers may pass it where those at this one may.
 	part.NonBlocking = !p.keeps
-	if l.isBarred(r) {
-		part.Turn.Ahead = 1
-	}
+	part.Turn.Ahead = l.wantedBefore(r)
 	if l.hasUnseenBefore(r.number) {
 		p.blocked = true
 		l.blocked++

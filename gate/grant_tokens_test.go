@@ -244,3 +244,28 @@ func TestEstimatesThatAreWrong(t *testing.T) {
 		}
 	}
 }
+
+// TestGrantBehindARequest: a grant that may not overtake a request is told when there is room for both.
+func TestGrantBehindARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "x"}
+		one := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: 10, Interval: time.Hour}, Cost: 7,
+		}
+		must(t, g, key, one)
+		one.Cost, one.MaxWait = 5, gatehouse.Forever
+		l := newLog()
+		submit(g, key, one, l.done("waits"))
+		cmd := wants("grant", "b")
+		cmd.MaxWait = 0
+		more := gatehouse.Member{Key: key, Cost: 1, Rule: gatehouse.Rule{Size: gatehouse.InForce}}
+		cmd.Want = append(cmd.Want, more)
+		d, err := g.DoGrant(t.Context(), cmd)
+		if err != nil || d.Outcome != gatehouse.Refused || d.RetryAfter != time.Hour {
+			t.Errorf("grant behind 5 of 3 = %s, retry %s, %v, want refused, retry %s",
+				d.Outcome, d.RetryAfter, err, time.Hour)
+		}
+		g.Close()
+	})
+}
