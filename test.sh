@@ -105,8 +105,8 @@ build_server() {
 }
 
 # With the race detector everything is compiled a second time. So it is here for those that need few other
-# packages and share much between goroutines; "make race" tests all packages with it. Long rounds are short
-# here, and whole without the detector, where they take a fifth of the time.
+# packages and share much between goroutines; "make race" tests all packages with it. -short makes long rounds
+# short, here and below; "make race" plays them whole.
 with_race=(./gate ./store/memory ./store/breaker ./store/storetest ./internal/peer)
 
 # One after the other: beside another program, one with the race detector takes several times as long.
@@ -125,12 +125,12 @@ test_others() {
 	# What takes longest begins first: most of that time it waits for other processes.
 	local first=(./store/cas/redis ./store/cas/etcd ./internal/election ./internal/front/grpc ./client/lease
 		./test/chaos ./test/soak ./test/sim)
-	# These are tested with the detector, and have no long rounds.
-	local tested=(./store/breaker ./store/storetest ./internal/peer ./test/e2e)
+	# The tests from outside run beside these.
+	local tested=("${with_race[@]}" ./test/e2e)
 	packages="${first[*]} $(comm -23 <(go list ./... | sort) <(go list "${tested[@]}" "${first[@]}" | sort))"
 	# go vet has looked at all of them. Twice as many at once as there are processors, because they wait.
 	# shellcheck disable=SC2086 # they are words
-	go test -p "$((2 * $(nproc)))" -vet=off -ldflags=-w -shuffle=on -timeout 10m $packages
+	go test -p "$((2 * $(nproc)))" -short -vet=off -ldflags=-s -shuffle=on -timeout 10m $packages
 }
 
 # generated_is_current is whether the code of doormanpb is what its sources make.
@@ -146,7 +146,7 @@ generated_is_current() {
 
 # The tests from outside use the program as it is delivered.
 test_from_outside() {
-	go test -vet=off -ldflags=-w -shuffle=on -timeout 10m ./test/e2e
+	go test -short -vet=off -ldflags=-s -shuffle=on -timeout 10m ./test/e2e
 }
 
 # To compile for another system takes more than a minute where nothing is compiled yet, to look at all types a
@@ -158,7 +158,7 @@ types_fit() (
 )
 
 test_without_epoll() {
-	go test -vet=off -ldflags=-w -tags portable -timeout 10m ./internal/front/http
+	go test -short -vet=off -ldflags=-s -tags portable -timeout 10m ./internal/front/http
 }
 
 # What is released has traces.

@@ -228,10 +228,13 @@ func heap() int {
 // TestWeights: what states say they weigh is between two thirds of what they take on the heap and one and a
 // half times as much.
 func TestWeights(t *testing.T) {
-	all := weighty()
+	all, bytes := weighty(), 2_000_000
+	if testing.Short() {
+		bytes /= 4
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		runtime.GC()
-		n := max(1, 2_000_000/(all[name](0).Weight()+100))
+		n := max(1, bytes/(all[name](0).Weight()+100))
 		if strings.Contains(name, "3000") { // they take time to make
 			n = min(n, 100)
 		}

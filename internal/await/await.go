@@ -14,19 +14,28 @@ type T interface {
 // that a test that would hang fails.
 const Patience = time.Minute
 
-// pollInterval is the pause between two looks: short beside what is waited for, and long beside a look.
-const pollInterval = 2 * time.Millisecond
+// The pause between two looks is this share of the time that has passed, within bounds: so a wait is longer
+// by that share at most, and a long one costs the machine few looks.
+const (
+	pauseShare = 16
+	minPause   = 2 * time.Millisecond
+	maxPause   = 100 * time.Millisecond
+)
 
 // True returns when holds does, and fails the test when Patience is over before. What is the condition in
 // words, such as "two wait".
 func True(t T, what string, holds func() bool) {
 	t.Helper()
 	// The condition is looked at before the time, so that it holds in the end if it held just then.
-	end := time.Now().Add(Patience)
-	for !holds() {
-		if time.Now().After(end) {
+	start := time.Now()
+	for {
+		passed := time.Since(start)
+		if holds() {
+			return
+		}
+		if passed > Patience {
 			t.Fatalf("after %s it is still not so that %s", Patience, what)
 		}
-		time.Sleep(pollInterval)
+		time.Sleep(min(max(passed/pauseShare, minPause), maxPause))
 	}
 }

@@ -112,7 +112,8 @@ func TestPictureIsXML(t *testing.T) {
 	for _, name := range []string{"one", "seven", "partition"} {
 		s := shipped(t, name)
 		s.Title = `<b> & "more"`
-		d := xml.NewDecoder(strings.NewReader(string(Run(s, 1).SVG())))
+		text := string(Run(s, 1).SVG())
+		d := xml.NewDecoder(strings.NewReader(text))
 		for {
 			_, err := d.Token()
 			if errors.Is(err, io.EOF) {
@@ -122,7 +123,7 @@ func TestPictureIsXML(t *testing.T) {
 				t.Fatalf("the picture of %s: %v, want XML", name, err)
 			}
 		}
-		if text := string(Run(s, 1).SVG()); strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
+		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 			t.Errorf("the picture of %s has a number that is none", name)
 		}
 	}

@@ -269,10 +269,13 @@ func (m *model) limits() {
 	}
 }
 
-// seeds is how many seeds are played of each model: 15, or what SEEDS says.
+// seeds is how many seeds are played of each model: 15, with -short 5, or what SEEDS says.
 func seeds(t *testing.T) uint64 {
 	t.Helper()
 	text := os.Getenv("SEEDS")
+	if text == "" && testing.Short() {
+		return 5
+	}
 	if text == "" {
 		return 15
 	}

@@ -37,9 +37,12 @@ func Histories(t *testing.T, setup Setup, calls int) {
 }
 
 // Calls is how many calls a test of histories makes: so many, or so many times more as the variable HISTORIES
-// says.
+// says. With -short it is a third of them.
 func Calls(t *testing.T, calls int) int {
 	t.Helper()
+	if testing.Short() {
+		calls /= 3
+	}
 	if text := os.Getenv("HISTORIES"); text != "" {
 		times, err := strconv.Atoi(text)
 		if err != nil {
@@ -54,10 +57,10 @@ func Calls(t *testing.T, calls int) int {
 // variable HISTORIES is there, 10,000 times what it says.
 func GrantCalls(t *testing.T, calls int) int {
 	t.Helper()
-	if os.Getenv("HISTORIES") == "" {
-		return calls
+	if os.Getenv("HISTORIES") != "" {
+		calls = 10_000
 	}
-	return Calls(t, 10_000)
+	return Calls(t, calls)
 }
 
 // perHistory is how many calls are explained together, and perName about how many of them are about one name.

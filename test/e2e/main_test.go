@@ -11,9 +11,11 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gatehousehq/gatehouse/internal/servertest"
@@ -37,6 +39,7 @@ func run(m *testing.M) int {
 	flag.Parse()
 	manyAtOnce()
 	cleanEnvironment()
+	hearHangups()
 	folder, err := os.MkdirTemp("", "gatehouse")
 	if err != nil {
 		return fail(err)
@@ -72,6 +75,14 @@ func fail(err error) int {
 func manyAtOnce() {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == strconv.Itoa(runtime.GOMAXPROCS(0)) {
 		_ = flag.Set("test.parallel", "24")
+	}
+}
+
+// hearHangups has what tests start hear SIGHUP, also where nohup has the tests ignore it: a signal that is
+// caught here is not ignored by what is started here. go test does the same about SIGINT and SIGQUIT.
+func hearHangups() {
+	if signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
 }
 

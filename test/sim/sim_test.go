@@ -87,7 +87,7 @@ func (c *cluster) enough() {
 	}
 }
 
-// TestSeeds plays the seeds 0 to 39, or those that the environment names.
+// TestSeeds plays the seeds 0 to 39, with -short 0 to 11, or those that the environment names.
 func TestSeeds(t *testing.T) {
 	// By itself as many seeds as the time for tests allows, rather than long ones.
 	length := time.Duration(setting(t, secondsVariable, 60)) * time.Second
@@ -95,7 +95,11 @@ func TestSeeds(t *testing.T) {
 		one(t, setupOf(setting(t, seedVariable, 0), length), true)
 		return
 	}
-	base, n := setting(t, baseVariable, 0), setting(t, seedsVariable, 40)
+	usual := uint64(40)
+	if testing.Short() {
+		usual = 12
+	}
+	base, n := setting(t, baseVariable, 0), setting(t, seedsVariable, usual)
 	var calls, virtual, played atomic.Int64
 	t.Run("seeds", func(t *testing.T) {
 		for seed := base; seed < base+n; seed++ {
