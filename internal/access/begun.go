@@ -110,9 +110,13 @@ func (t *begunSet[K]) grant(key K, until int64, fence uint64) {
 	t.set(key, c)
 }
 
-// extend notes that it lasts at least that long.
+// extend notes that it has begun, and lasts at least that long.
 func (t *begunSet[K]) extend(key K, until int64) {
 	c := t.all[key]
+	// What is pending ends with those that ask for it, however late that instant is.
+	if c.until == pending {
+		c.until = 0
+	}
 	c.until = max(c.until, until)
 	t.set(key, c)
 }

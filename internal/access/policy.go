@@ -109,7 +109,6 @@ type Login struct {
 	certified bool // it has shown a certificate, be it one without a name
 	certs     []string
 	address   netip.Addr
-	name      string // of a user who needs to show nothing: a JARL listener
 	current   atomic.Pointer[User]
 }
 
@@ -211,10 +210,7 @@ func (u *Users) Current(l *Login) *User {
 // lookUp finds the user of a login. The lock is held.
 func (u *Users) lookUp(l *Login) *User {
 	p := u.policy.Load()
-	switch {
-	case l.name != "":
-		return p.byName[l.name]
-	case l.token:
+	if l.token {
 		return p.tokens[l.hash]
 	}
 	for _, name := range l.certs {

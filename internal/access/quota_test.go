@@ -11,6 +11,8 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
+const quotaToken = "a token of the user of a quotaBench"
+
 // A quotaBench is one user with quotas, and a clock.
 type quotaBench struct {
 	*testing.T
@@ -21,11 +23,22 @@ type quotaBench struct {
 
 func newQuotaBench(t *testing.T, quotas string) *quotaBench {
 	t.Helper()
-	p := parse(t, "users: [{name: u, at-most: {"+quotas+"}, may: [{on: '*', do: use}]}]")
+	p := parse(t, "users: [{name: u, tokens: ['"+hashToken([]byte(quotaToken)).String()+
+		"'], at-most: {"+quotas+"}, may: [{on: '*', do: use}]}]")
 	b := &quotaBench{T: t, now: time.Unix(1e9, 0)}
 	b.users = NewUsers(p, func() time.Time { return b.now })
 	b.user = p.User("u")
 	return b
+}
+
+// logIn returns the login of the user.
+func (b *quotaBench) logIn() *Login {
+	b.Helper()
+	login, _, err := b.users.LogIn([]byte(quotaToken), "", From{})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return login
 }
 
 // enter puts a command as a front does, and returns the key and command that the gate is given.
@@ -280,7 +293,7 @@ func TestUsageOfUsersThatAreGone(t *testing.T) {
 func TestWaitsEnd(t *testing.T) {
 	b := newQuotaBench(t, "waiters: 1")
 	refused := make(chan error, 1)
-	login := &Login{name: "u"}
+	login := b.logIn()
 	key := gatehouse.Key{Kind: gatehouse.Lock, Name: "a"}
 	wait, err := b.users.BeginWait(b.user.NewWait(login, key, gatehouse.OpAcquire),
 		func(err error) { refused <- err })
@@ -289,7 +302,8 @@ func TestWaitsEnd(t *testing.T) {
 	}
 	_, err = b.users.BeginWait(b.user.NewWait(login, key, gatehouse.OpAcquire), nil)
 	b.wantQuota(err, "waiting requests")
-	b.users.SetPolicy(parse(t, "users: [{name: u, may: [{on: '*', do: read}]}]"))
+	b.users.SetPolicy(parse(t, "users: [{name: u, tokens: ['"+hashToken([]byte(quotaToken)).String()+
+		"'], may: [{on: '*', do: read}]}]"))
 	if err := <-refused; gatehouse.CodeOf(err) != gatehouse.CodeForbidden {
 		t.Errorf("the wait ends with %v, want one that is forbidden", err)
 	}
@@ -307,7 +321,7 @@ func TestNamesThatAreWaitedForCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	login := &Login{name: "u"}
+	login := b.logIn()
 	inLine, err := b.users.BeginWait(b.user.NewWait(login, one.key, gatehouse.OpWait), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -335,4 +349,32 @@ func TestNamesThatAreWaitedForCount(t *testing.T) {
 	if !b.user.usage.isEmpty(b.users.elapsed()) {
 		t.Errorf("a minute later %v count, want none", b.user.usage.names.all)
 	}
+}
+
+// A name that was deleted, or looked up and missing, while two requests wait for it counts once one is granted.
+func TestNameDroppedWhileWaitedForCounts(t *testing.T) {
+	b := newQuotaBench(t, "names: 1")
+	login := b.logIn()
+	acquire := gatehouse.Command{Op: gatehouse.OpAcquire, Expires: time.Hour, MaxWait: time.Hour}
+	var waits [2]*Wait
+	var asked [2]*entered
+	for i, holder := range []string{"first", "second"} {
+		acquire.Holder = holder
+		var err error
+		asked[i], err = b.enter(gatehouse.Lock, "a", acquire)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.user.usage.names.drop(asked[i].key)
+		waits[i], err = b.users.BeginWait(b.user.NewWait(login, asked[i].key, gatehouse.OpAcquire), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, outcome := range []gatehouse.Outcome{gatehouse.Granted, gatehouse.Refused} {
+		waits[i].End()
+		asked[i].leave(&gatehouse.Decision{Outcome: outcome, ExpiresAfter: time.Hour, Fence: 7})
+	}
+	_, err := b.enter(gatehouse.Lock, "b", acquire)
+	b.wantQuota(err, "names")
 }
