@@ -66,9 +66,11 @@ var extraNames = [numExtras]string{"resize", "feedback"}
 
 // sortRules brings the rules into the order in which they are searched.
 func (u *User) sortRules() {
+	// The first rule that matches decides, so this order is the one that docs/users.md promises.
 	slices.SortStableFunc(u.rules, func(a, b rule) int {
 		return cmp.Or(cmp.Compare(b.on.Specificity(), a.on.Specificity()), cmp.Compare(b.line, a.line))
 	})
+	// The lists point into rules, which is not sorted or grown any more from here on.
 	for i := range u.rules {
 		for k := range u.byKind {
 			if u.rules[i].on.HasKind(gatehouse.Kind(k)) {
@@ -81,6 +83,7 @@ func (u *User) sortRules() {
 // levelOf is the level that an operation needs under the rule, which may grant the operation by name. r may
 // be nil.
 func (r *rule) levelOf(kind gatehouse.Kind, op gatehouse.Op) gatehouse.Level {
+	// Resizing is no operation of its own, so that check asks for it by itself.
 	if r != nil && op == gatehouse.OpFeedback && r.also[extraFeedback] {
 		return gatehouse.LevelUse
 	}
@@ -90,6 +93,7 @@ func (r *rule) levelOf(kind gatehouse.Kind, op gatehouse.Op) gatehouse.Level {
 // find returns the rule that applies to a name, nil if there is none: the one with the longest text before
 // its first star, of equals the later.
 func (u *User) find(kind gatehouse.Kind, name string) *rule {
+	// sortRules has brought each list into the order of precedence.
 	for _, r := range u.byKind[kind] {
 		if r.on.Match(kind, name) {
 			return r
@@ -105,6 +109,7 @@ func (u *User) May(kind gatehouse.Kind, name string, level gatehouse.Level) bool
 		return true
 	}
 	r := u.find(kind, name)
+	// What no client may ask for, such as an undo, has no level, which every rule would reach.
 	return r != nil && r.level >= level && level != gatehouse.NoLevel
 }
 
@@ -122,6 +127,7 @@ func (u *User) MayAll(kind gatehouse.Kind, prefix string, level gatehouse.Level)
 		}
 		whole = whole || r.on.MatchAll(kind, prefix)
 	}
+	// Rules for parts do not add up: names between them would have no rule, which means no.
 	return whole
 }
 
@@ -148,6 +154,7 @@ func (u *User) Require(kind gatehouse.Kind, name string, level gatehouse.Level, 
 	if u.May(kind, name, level) {
 		return nil
 	}
+	// The name is the user's here: CountRefused puts the prefix before it, and the text must not show it.
 	return u.CountRefused(gatehouse.Key{Kind: kind, Name: name},
 		u.refusal(verb+" "+glob.KindName(kind)+"/"+name, level))
 }
@@ -170,6 +177,7 @@ func (u *User) RequireAll(kind gatehouse.Kind, prefix string, level gatehouse.Le
 	if u.MayAll(kind, prefix, level) {
 		return nil
 	}
+	// A list has no one name, so it counts by its kind.
 	return u.CountRefused(gatehouse.Key{Kind: kind},
 		u.refusal(verb+" all "+glob.KindName(kind)+"/"+prefix+"…", level))
 }
@@ -197,6 +205,7 @@ func (u *User) Permissions() iter.Seq2[string, gatehouse.Level] {
 // Explain says by which line a user may do what needs a level with a name, or may not.
 func (u *User) Explain(kind gatehouse.Kind, name string, level gatehouse.Level) (ok bool, why string) {
 	r := u.find(kind, name)
+	// There is no default that allows: what no line is about is refused.
 	if r == nil {
 		return false, "no line of " + u.Name + " is about " + glob.KindName(kind) + "/" + name
 	}
@@ -205,5 +214,6 @@ func (u *User) Explain(kind gatehouse.Kind, name string, level gatehouse.Level) 
 
 // ExplainOp is Explain for an operation on a name.
 func (u *User) ExplainOp(key gatehouse.Key, op gatehouse.Op) (ok bool, why string) {
+	// The level depends on the rule too: it may grant feedback by name.
 	return u.Explain(key.Kind, key.Name, u.find(key.Kind, key.Name).levelOf(key.Kind, op))
 }

@@ -22,6 +22,7 @@ const (
 
 // endOf is the instant after a time from now on.
 func endOf(now int64, after time.Duration) int64 {
+	// gatehouse.Forever is negative, and a sum beyond 64 bits would lie in the past.
 	if after < 0 || int64(after) > forever-now {
 		return forever
 	}
@@ -46,6 +47,7 @@ func newBegunSet[K comparable]() begunSet[K] { return begunSet[K]{make(map[K]beg
 
 func (t *begunSet[K]) set(key K, c begun) {
 	t.all[key] = c
+	// due never lies too late. It lies too early after an extension, which costs one sweep for nothing.
 	t.due = min(t.due, c.until)
 }
 
@@ -60,6 +62,7 @@ func (t *begunSet[K]) sweep(now int64) {
 		switch {
 		case c.until > now:
 			t.due = min(t.due, c.until)
+		// What has ended but is asked for stays. endAsking sets it again, and with that makes it due.
 		case c.asked == 0:
 			delete(t.all, key)
 		}
@@ -68,6 +71,7 @@ func (t *begunSet[K]) sweep(now int64) {
 
 // hasRoom reports whether there are fewer than most, once what has ended is dropped.
 func (t *begunSet[K]) hasRoom(most, now int64) bool {
+	// A user below its quota pays for no sweep.
 	if int64(len(t.all)) >= most {
 		t.sweep(now)
 	}
@@ -78,6 +82,7 @@ func (t *begunSet[K]) hasRoom(most, now int64) bool {
 // are that many others.
 func (t *begunSet[K]) ask(key K, most, now int64) bool {
 	c, known := t.all[key]
+	// One that counts already takes no further room, so that a retry is let in at the quota.
 	if !known {
 		if !t.hasRoom(most, now) {
 			return false
@@ -92,6 +97,7 @@ func (t *begunSet[K]) ask(key K, most, now int64) bool {
 // endAsking notes that a request that asked for it is answered, or given up. What was not granted, and no
 // other request asks for, counts no more.
 func (t *begunSet[K]) endAsking(key K) {
+	// It is there: neither sweep nor drop nor a recount removes what is asked for.
 	c := t.all[key]
 	c.asked--
 	if c.asked == 0 && c.until == pending {
@@ -125,6 +131,7 @@ func (t *begunSet[K]) extend(key K, until int64) {
 func (t *begunSet[K]) renew(key K, until int64, fence uint64) {
 	c := t.all[key]
 	c.until = until
+	// Without one the fence stays, so that a request that began the hold can still take it back.
 	if fence != 0 {
 		c.fence = fence
 	}
@@ -134,6 +141,7 @@ func (t *begunSet[K]) renew(key K, until int64, fence uint64) {
 // shorten notes that it ends then at the latest.
 func (t *begunSet[K]) shorten(key K, until int64) {
 	c, known := t.all[key]
+	// What is pending has not begun, so that there is nothing that could end earlier.
 	if known && c.until != pending {
 		c.until = min(c.until, until)
 		t.set(key, c)
@@ -147,6 +155,7 @@ func (t *begunSet[K]) drop(key K) {
 		delete(t.all, key)
 		return
 	}
+	// The fence goes too, so that a late takeBack finds nothing of what has ended.
 	t.all[key] = begun{until: pending, asked: asked}
 }
 

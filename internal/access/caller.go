@@ -24,6 +24,8 @@ func (c *Caller) Identify(
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.login == nil || !bytes.Equal(c.credentials, credentials) {
+		// They are copied, as the request's buffer is used again. The login goes before they are judged, so
+		// that refused ones never stand for the user of the ones before.
 		c.login, c.credentials = nil, append(c.credentials[:0], credentials...)
 		login, err := logIn()
 		if err != nil {
@@ -32,11 +34,13 @@ func (c *Caller) Identify(
 		c.login = login
 	}
 	login = c.login
+	// A file that changed since the last request is in force for this one.
 	user = users.Current(login)
 	if user == nil {
 		c.login = nil // the user may be there again with the next policy
 		return nil, nil, Missing(login)
 	}
+	// A request may outlive its connection, and nothing would end the counting again.
 	if !c.ended {
 		err = c.counted.Set(user)
 	}
@@ -63,6 +67,7 @@ func (c *ConnectionCount) Set(user *User) error {
 	if c.user == user {
 		return nil
 	}
+	// It counts for none if the new user has too many, and the next request tries again.
 	c.End()
 	err := user.openConnection()
 	if err == nil {

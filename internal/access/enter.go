@@ -35,6 +35,7 @@ func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 	if u == nil {
 		return Pass{}, nil
 	}
+	// Once enter has put the prefix before the name, the refusal still has to be counted by the user's.
 	asked := *key
 	pass, err := u.enter(key, cmd)
 	if err != nil {
@@ -45,6 +46,8 @@ func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 
 // enter is Enter for a user that is not nil.
 func (u *User) enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
+	// Refused commands count to the rate as well, or a client could ask for what it may not have without
+	// end.
 	if err := u.takeRate(); err != nil {
 		return Pass{}, err
 	}
@@ -55,6 +58,7 @@ func (u *User) enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 		return Pass{}, err
 	}
 	cmd.Origin = u.originOf(cmd.Origin)
+	// begin is last, as only Leave ends what it counts, and a command that is not let in has none.
 	return Pass{user: u}, u.begin(*key, cmd)
 }
 
@@ -63,6 +67,8 @@ func (u *User) originOf(request *gatehouse.Origin) *gatehouse.Origin {
 	if request == nil {
 		return &u.origin
 	}
+	// All requests of the user share u.origin, so the id and the trace of this one need a value of their
+	// own.
 	origin := *request
 	origin.User = u.Name
 	return &origin
@@ -79,6 +85,7 @@ func (u *User) check(key gatehouse.Key, cmd *gatehouse.Command) error {
 	if level != gatehouse.LevelUse {
 		return nil
 	}
+	// Which limit is in force, the state alone knows: the controller answers Forbidden for another one.
 	cmd.TellResize = r.also[extraResize] || r.level >= gatehouse.LevelManage
 	cmd.KeepLimit = !cmd.TellResize
 	if r.level >= gatehouse.LevelManage {
@@ -99,6 +106,7 @@ func (u *User) check(key gatehouse.Key, cmd *gatehouse.Command) error {
 // translate makes the key and the holder those that the gate knows.
 func (u *User) translate(key *gatehouse.Key, cmd *gatehouse.Command) error {
 	if len(u.prefix) > 0 {
+		// The gate's bound is about the whole name. Its own error would show the prefix.
 		if most := gatehouse.MaxName - len(u.prefix); len(key.Name) > most {
 			return gatehouse.Errorf(gatehouse.CodeInvalid,
 				"%s: name has %d bytes, want 1 to %d for this user",
@@ -113,16 +121,19 @@ func (u *User) translate(key *gatehouse.Key, cmd *gatehouse.Command) error {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: key has %d bytes, want 1 to %d for this user",
 			key.Kind, len(cmd.Holder), most)
 	}
+	// No name of a user has the mark, so that no user can spell the key of another.
 	cmd.Holder = u.Name + ownerMark + cmd.Holder
 	return nil
 }
 
 // begin counts the name and the hold that a command may begin.
 func (u *User) begin(key gatehouse.Key, cmd *gatehouse.Command) error {
+	// Nothing is kept of users without these quotas.
 	if u.most.Names == 0 && u.most.Holders == 0 || !mayBegin(key.Kind, cmd.Op) {
 		return nil
 	}
 	at := u.now()
+	// The name is not taken back if the hold is one too many: it ends by itself after nameAtLeast.
 	if u.most.Names > 0 {
 		if err := u.beginName(key, at); err != nil {
 			return err
@@ -149,6 +160,7 @@ func (e *Pass) Leave(
 		return err
 	}
 	if err != nil {
+		// Nothing was decided then, whatever is in the decision.
 		d = nil
 	}
 	if u.most.Names > 0 || u.most.Holders > 0 {
@@ -162,9 +174,11 @@ func (e *Pass) Leave(
 		e.countForbidden(key)
 	case d.Resized:
 		u.Audit("resize", key.String(), e.Address)
+	// Programs report feedback all the time, which would hide in the log what people have managed.
 	case granted && key.Kind.Level(cmd.Op) == gatehouse.LevelManage && cmd.Op != gatehouse.OpFeedback:
 		u.Audit(cmd.Op.String(), key.String(), e.Address)
 	}
+	// What a wait answers is text of the client that sent the event, and is passed on as it is.
 	if d.Message != "" && cmd.Op != gatehouse.OpWait {
 		d.Message = u.Hide(d.Message)
 	}
@@ -178,6 +192,7 @@ func (e *Pass) Leave(
 // the limit in force at a name, as the gate knows it, or by the names of a grant.
 func (e *Pass) countForbidden(key gatehouse.Key) {
 	u := e.user
+	// A user of no policy, as Unknown is, has nothing to count by.
 	if u.users == nil {
 		return
 	}
@@ -197,6 +212,7 @@ func (e *Pass) leave(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.Dec
 	if d != nil && d.Outcome == gatehouse.Granted {
 		e.fence = d.Fence
 	}
+	// Only after settle: what is not asked for any more, and not granted yet, is dropped.
 	e.endAsking(key, cmd)
 }
 
@@ -215,6 +231,8 @@ func (e *Pass) TakeBack(key gatehouse.Key, cmd *gatehouse.Command) {
 	if e.user == nil || !e.user.asksHold(key.Kind, cmd.Op) {
 		return
 	}
+	// Nothing was noted of its grant yet, so it is enough that it asks no more, and Leave is to note
+	// nothing.
 	if !e.left {
 		e.left = true
 		e.endAsking(key, cmd)
@@ -222,6 +240,7 @@ func (e *Pass) TakeBack(key gatehouse.Key, cmd *gatehouse.Command) {
 	}
 	e.user.usage.mu.Lock()
 	defer e.user.usage.mu.Unlock()
+	// By its fence: the hold may be that of a later request by now.
 	if e.fence != 0 {
 		e.user.usage.holds.takeBack(holdKey{key, cmd.Holder}, e.fence)
 	}
@@ -256,6 +275,7 @@ func (u *User) Hide(text string) string {
 		return text
 	}
 	if u.prefix != "" {
+		// Texts of the gate have a name behind its kind and a slash, or in quotes.
 		text = strings.ReplaceAll(text, "/"+u.prefix, "/")
 		text = strings.ReplaceAll(text, `"`+u.prefix, `"`)
 	}
@@ -270,6 +290,7 @@ func (u *User) HideError(err error) error {
 	}
 	text := err.Error()
 	shown := u.Hide(text)
+	// It stays the same error, with the cause that it wraps.
 	if shown == text {
 		return err
 	}

@@ -17,6 +17,7 @@ func reasonOf(err error) string {
 		return "quota"
 	case code == gatehouse.CodeForbidden:
 		return "forbidden"
+	// The code is the same for all of these, and so is each sentence, whoever is refused.
 	case err.Error() == wrongToken, err.Error() == wrongCert:
 		return "wrong"
 	case err.Error() == plainToken:
@@ -66,6 +67,7 @@ func (u *Users) Register(metrics prometheus.Registerer, log *slog.Logger, observ
 		}
 		return 0
 	})
+	// The counter is made in any case, as CountFailure counts only if there is one.
 	if metrics != nil {
 		metrics.MustRegister(f.total, stale)
 	}
@@ -77,6 +79,7 @@ func (u *User) CountRefused(key gatehouse.Key, err error) error {
 	if err == nil || u == nil || u.users == nil || u.users.failures.observe == nil || !IsRefusal(err) {
 		return err
 	}
+	// Resources of capacity and parts of the server have no prefix.
 	if key.Name != "" && int(key.Kind) < gatehouse.Kinds {
 		key.Name = u.Inside(key.Name)
 	}
@@ -93,6 +96,7 @@ func (u *Users) CountFailure(protocol string, err error, address netip.Addr, use
 	}
 	reason := reasonOf(err)
 	f.total.WithLabelValues(protocol, reason).Inc()
+	// The metric counts each of them; only the log leaves some out, and says how many.
 	silent, ok := f.line.MayLog(u.now(), failureLogEvery)
 	if !ok {
 		return

@@ -33,6 +33,7 @@ func ParsePolicy(path string, text []byte) (*Policy, error) {
 	node := f.faults.ParseDocument(text)
 	switch {
 	case node == nil && f.faults.Len() == 0, node != nil && yamlnode.IsNull(node):
+		// A file that is still being written must not pass for one that refuses everybody.
 		f.addFault(&yaml.Node{}, "the file is empty, want users: and at least one of them")
 	case node != nil:
 		f.readTop(node)
@@ -59,6 +60,7 @@ func (f *policyFile) readTop(node *yaml.Node) {
 		found = true
 		f.readList(value, "users", maxUsers, f.readUser)
 	}
+	// A user with a fault is left out, so there may be none although the file has some.
 	if node.Kind == yaml.MappingNode && (!found || len(f.users) == 0) && f.faults.Len() == 0 {
 		f.addFault(node, "users has none, want at least one")
 	}
@@ -97,6 +99,7 @@ func (f *policyFile) readUser(node *yaml.Node) {
 	if at := given["at-most"]; at != nil {
 		f.readQuotas(u, at)
 	}
+	// The other users are read all the same, so that all faults are told at once.
 	if f.faults.Len() > before {
 		return
 	}
@@ -117,6 +120,7 @@ func (f *policyFile) readName(u *User, node *yaml.Node, given map[string]*yaml.N
 	if !ok {
 		return
 	}
+	// Even one that is wrong is kept: faults of its tokens and certificates name the user.
 	u.Name, u.origin.User = name, name
 	switch {
 	case !IsName(strings.TrimPrefix(name, jarlPrefix)):
@@ -137,6 +141,7 @@ func IsName(name string) bool {
 		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 		return !letter && r != '.' && r != '-' && r != '_'
 	}
+	// Above all it has no ownerMark, by which keys of users are told apart.
 	return name != "" && len(name) <= maxName && !strings.ContainsFunc(name, odd)
 }
 
@@ -230,6 +235,7 @@ func (f *policyFile) readRule(u *User, node *yaml.Node) {
 			f.addFault(node, "a line of what a user may has no %s", key)
 		}
 	}
+	// Only now, as the keys of a line may come in any order.
 	if at := given["as"]; at != nil && !r.on.HasKind(glob.Capacity) {
 		f.addFault(at, "as is given for what is no capacity, want it with on: capacity/… alone")
 	}
@@ -250,6 +256,7 @@ func (r *rule) set(u *User, key, text string) (err error) {
 		r.on, err = glob.Compile(text, more...)
 	case "do":
 		level, ok := gatehouse.ParseLevel(text)
+		// A wrong word leaves NoLevel, and the fault keeps the whole file from use.
 		r.level = level
 		if !ok {
 			err = errors.New("want read, use or manage")
@@ -275,6 +282,7 @@ func (r *rule) set(u *User, key, text string) (err error) {
 
 // readExtras reads what a rule grants by name.
 func (f *policyFile) readExtras(r *rule, node *yaml.Node) {
+	// Each can be given once at most, so that a longer list has one twice.
 	f.readList(node, "also", numExtras, func(entry *yaml.Node) {
 		name, ok := f.faults.Scalar("also", entry)
 		i := slices.Index(extraNames[:], name)
@@ -301,6 +309,7 @@ func (f *policyFile) readQuotas(u *User, node *yaml.Node) {
 		if !ok {
 			continue
 		}
+		// A rate is counted in one number, which has room for neither a list nor a calendar.
 		if key == "rate" {
 			list, err := gatehouse.ParseLimits(text)
 			if err != nil || list.Len() != 1 || list.At(0).Size < 1 ||
@@ -311,6 +320,7 @@ func (f *policyFile) readQuotas(u *User, node *yaml.Node) {
 			q.Rate = list.At(0)
 			continue
 		}
+		// 0 is no number here: it stands for a quota that is left out, which is any number.
 		n, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || n < 1 || n > maxQuota {
 			f.addFault(value, "%s is %s, want a whole number from 1 to %d", key, yamlnode.Quote(text),

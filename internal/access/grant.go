@@ -12,6 +12,7 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 	if u == nil {
 		return Pass{}, nil
 	}
+	// A grant is one request, however many names it has.
 	if err := u.takeRate(); err != nil {
 		return Pass{}, u.CountRefused(gatehouse.Key{Kind: gatehouse.Grant}, err)
 	}
@@ -22,12 +23,15 @@ func (u *User) EnterGrant(cmd *gatehouse.GrantCommand) (Pass, error) {
 		if err := u.check(m.Key, &one); err != nil {
 			return Pass{}, u.CountRefused(m.Key, err)
 		}
+		// check writes into the command what only the state can judge; the gate reads it from the member.
 		m.KeepLimit, m.NeedLimit, m.TellResize = one.KeepLimit, one.NeedLimit, one.TellResize
+		// Without a holder: all members are held by the id of the grant, which gets its user once, below.
 		if err := u.translate(&m.Key, &gatehouse.Command{}); err != nil {
 			return Pass{}, err
 		}
 	}
 	for i := range cmd.Costs {
+		// These take from limiters of a grant that is there, or give back to them, and begin nothing.
 		key := &cmd.Costs[i].Key
 		if err := u.Require(key.Kind, key.Name, gatehouse.LevelUse, cmd.Op.String()+" of"); err != nil {
 			return Pass{}, err
@@ -54,12 +58,14 @@ func (u *User) beginGrant(cmd *gatehouse.GrantCommand) error {
 	for i := range cmd.Want {
 		one := memberCommand(cmd, &cmd.Want[i])
 		if err := u.begin(cmd.Want[i].Key, &one); err != nil {
+			// The error keeps the grant from the gate, so that no LeaveGrant would end those before it.
 			u.endAskingHolds(cmd, i)
 			asked := cmd.Want[i].Key
 			asked.Name, _ = u.Outside(asked.Name)
 			return u.CountRefused(asked, err)
 		}
 	}
+	// A grant without an id has no record, and nothing to forget.
 	if !u.asksRecord(cmd) {
 		return nil
 	}
@@ -93,6 +99,7 @@ func (e *Pass) JudgeGrant(op gatehouse.Op) func([]gatehouse.Member) error {
 	if u == nil || op != gatehouse.OpRenew && op != gatehouse.OpPeek {
 		return nil
 	}
+	// Only the record knows the names, so the gate calls this once it has read it.
 	return func(want []gatehouse.Member) error {
 		for i := range want {
 			kind, level := want[i].Key.Kind, want[i].Key.Kind.Level(gatehouse.OpAcquire)
@@ -130,6 +137,7 @@ func (e *Pass) LeaveGrant(
 		e.leaveGrant(cmd, nil)
 		return u.HideError(err)
 	}
+	// It needs the names as the gate knows them, so that they are translated last.
 	e.leaveGrant(cmd, d)
 	for i := range d.Want {
 		switch m := &d.Want[i]; {
@@ -139,6 +147,7 @@ func (e *Pass) LeaveGrant(
 			u.Audit("resize", m.Key.String(), e.Address)
 		}
 	}
+	// What follows is what the client reads: as the user calls it.
 	d.ID = u.ShownGrant(d.ID)
 	d.Message = u.Hide(d.Message)
 	for i := range d.Want {
@@ -156,6 +165,7 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 		return
 	}
 	e.left = true
+	// Last, as in leave: what was granted is noted by then, and stays.
 	defer e.endAskingGrant(cmd)
 	one := gatehouse.Command{Op: cmd.Op, Holder: cmd.ID}
 	// What is told of one that was not given may be about another grant with its id.
@@ -167,6 +177,7 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 	}
 	for i := range d.Want {
 		m := &d.Want[i]
+		// nameLasts takes the end of the grant if it has one, and else that of the limiter.
 		u.settle(m.Key, &one, &gatehouse.Decision{
 			Outcome: gatehouse.Granted, ExpiresAfter: d.ExpiresAfter, ResetAfter: m.ResetAfter,
 			Fence: d.Fence,
@@ -179,6 +190,7 @@ func (e *Pass) leaveGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecisio
 // endAskingGrant is endAsking for a command about several names.
 func (e *Pass) endAskingGrant(cmd *gatehouse.GrantCommand) {
 	e.user.endAskingHolds(cmd, len(cmd.Want))
+	// The record counts among the names, though no key of it is a name of a controller.
 	if e.user.asksRecord(cmd) {
 		e.user.usage.mu.Lock()
 		defer e.user.usage.mu.Unlock()
@@ -191,17 +203,20 @@ func (e *Pass) TakeBackGrant(cmd *gatehouse.GrantCommand) {
 	if e.user == nil || cmd.Op != gatehouse.OpAcquire {
 		return
 	}
+	// Its client left before the decision was noted, so that there is nothing but asking to end.
 	if !e.left {
 		e.left = true
 		e.endAskingGrant(cmd)
 		return
 	}
+	// It was not granted: what there is under the id is of another request.
 	if e.fence == 0 {
 		return
 	}
 	v := e.user.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	// All members of one grant have its fence, so one that was granted anew stays.
 	for i := range cmd.Want {
 		v.holds.takeBack(holdKey{cmd.Want[i].Key, cmd.ID}, e.fence)
 	}

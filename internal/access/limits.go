@@ -8,9 +8,11 @@ import (
 
 // checkSize refuses a limit beyond what a rule lets its user begin.
 func (r *rule) checkSize(key gatehouse.Key, stated *gatehouse.Rule) error {
+	// A request may leave the limit out: then the one in force stays, which was judged when it began.
 	if r.size == 0 && r.limits.Len() == 0 || stated.Size == gatehouse.InForce && stated.Limits.Len() == 0 {
 		return nil
 	}
+	// Other kinds have no size: a lock is held by one.
 	if !key.Kind.Limiter() && key.Kind != gatehouse.Semaphore && key.Kind != gatehouse.Barrier {
 		return nil
 	}
@@ -18,11 +20,13 @@ func (r *rule) checkSize(key gatehouse.Key, stated *gatehouse.Rule) error {
 	if limits.Len() == 0 {
 		size := stated.Size
 		if key.Kind == gatehouse.GCRA && stated.Calendar == gatehouse.NoCalendar {
+			// A GCRA lets its burst and one more through at once, whatever its size is.
 			size = max(size, stated.Burst+1)
 		}
 		if r.size > 0 && size > r.size {
 			return tooLarge(key, size, r.size)
 		}
+		// Semaphores and barriers have no time in which to count.
 		if r.limits.Len() == 0 || !key.Kind.Limiter() {
 			return nil
 		}
@@ -34,6 +38,8 @@ func (r *rule) checkSize(key gatehouse.Key, stated *gatehouse.Rule) error {
 		all = append(all, limits.At(i))
 	}
 	for _, limit := range all {
+		// The size bounds each of several limits, though the tightest alone would do: that is easier to
+		// explain.
 		if r.size > 0 && limit.Size > r.size {
 			return tooLarge(key, limit.Size, r.size)
 		}
@@ -54,6 +60,7 @@ func (r *rule) checkLimits(key gatehouse.Key, stated []gatehouse.Limit) error {
 		most := r.limits.At(i)
 		kept := false
 		for _, limit := range stated {
+			// All stated limits hold together, so that one which is tight enough is enough.
 			kept = kept || limit.Size <= most.Size && windowAtLeast(limit, most)
 		}
 		if !kept {
@@ -67,11 +74,14 @@ func (r *rule) checkLimits(key gatehouse.Key, stated []gatehouse.Limit) error {
 // windowAtLeast reports whether one limit's window is never shorter than another's.
 func windowAtLeast(limit, most gatehouse.Limit) bool {
 	if most.Calendar != gatehouse.NoCalendar {
+		// Periods are in order of length. An interval, which has no calendar, is less than all of them: it
+		// is not in step with a day that begins at midnight.
 		return limit.Calendar >= most.Calendar
 	}
 	if limit.Calendar == gatehouse.NoCalendar {
 		return limit.Interval >= most.Interval
 	}
+	// The limit holds even in the shortest of its periods, as when clocks are put forward.
 	return shortest[limit.Calendar] >= most.Interval
 }
 

@@ -30,6 +30,7 @@ func (u *User) List(
 		return fetch(asked)
 	}
 	inside := asked
+	// What all permitted names begin with keeps the search away from the many that others have.
 	begins := u.commonHead(asked.Kind, asked.Prefix.Prefix)
 	inside.Prefix.Prefix = u.Inside(begins)
 	if asked.After != "" {
@@ -44,17 +45,21 @@ func (u *User) List(
 		for i := range found {
 			one := found[i]
 			var mine bool
+			// Judged by the user's name for it. Rules may leave out names in the middle of what the gate
+			// found.
 			one.Name, mine = u.Outside(one.Name)
 			if mine && strings.HasPrefix(one.Name, asked.Prefix.Prefix) &&
 				u.May(asked.Kind, one.Name, gatehouse.LevelRead) {
 				shown = append(shown, one)
 			}
 		}
+		// Fewer than were asked for says that there are no more, as fetch promises.
 		if len(shown) >= asked.Most || len(found) < asked.Most {
 			return shown[:min(len(shown), asked.Most)], nil
 		}
 		inside.After = found[len(found)-1].Name
 	}
+	// An error, as a list that is cut short would look complete.
 	return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
 		"the list takes too long to find what user %s may see; give a longer prefix", u.Name)
 }
@@ -73,11 +78,13 @@ func (u *User) SeesAll() bool {
 	if u == nil {
 		return true
 	}
+	// Grants are left out: a user sees one by its names.
 	for kind := gatehouse.Kind(1); kind < gatehouse.Grant; kind++ {
 		if !u.MayAll(kind, "", gatehouse.LevelRead) {
 			return false
 		}
 	}
+	// With a prefix, all that the user may read is only what lies beneath.
 	return u.prefix == ""
 }
 
@@ -86,6 +93,7 @@ func (u *User) SeesAll() bool {
 func (u *User) commonHead(kind gatehouse.Kind, prefix string) string {
 	head, found := "", false
 	for _, r := range u.byKind[kind] {
+		// A rule about other names says nothing about this list, and would only make the head shorter.
 		if !r.on.MatchSome(kind, prefix) {
 			continue
 		}
@@ -99,6 +107,7 @@ func (u *User) commonHead(kind gatehouse.Kind, prefix string) string {
 		}
 		head = head[:n]
 	}
+	// Both begin alike, as the rules match some name behind the prefix: the longer one narrows more.
 	if len(head) > len(prefix) {
 		return head
 	}
@@ -107,11 +116,13 @@ func (u *User) commonHead(kind gatehouse.Kind, prefix string) string {
 
 // OwnCycles returns the cycles whose names all are the user's, as the user calls them.
 func (u *User) OwnCycles(all []gate.Cycle) []gate.Cycle {
+	// Only a prefix keeps names from a user here: server/cycles is a right to all of them.
 	if u.Prefix() == "" {
 		return all
 	}
 	var own []gate.Cycle
 	for _, cycle := range all {
+		// Names are changed in place below, and the caller's cycles stay as they are.
 		cycle.Links = slices.Clone(cycle.Links)
 		inside := true
 		for i := range cycle.Links {
@@ -119,6 +130,7 @@ func (u *User) OwnCycles(all []gate.Cycle) []gate.Cycle {
 			name, mine := u.Outside(key.Name)
 			key.Name, inside = name, inside && mine
 		}
+		// A cycle that leads through names of others would tell of these.
 		if inside {
 			own = append(own, cycle)
 		}
@@ -130,6 +142,7 @@ func (u *User) OwnCycles(all []gate.Cycle) []gate.Cycle {
 // their own.
 func (u *User) Sees(keys []*gatehouse.Key) bool {
 	for _, key := range keys {
+		// A grant is seen by the names that it is over, which are among the keys.
 		if u == nil || key.Kind == gatehouse.Grant {
 			continue
 		}
@@ -149,6 +162,7 @@ func (u *User) ShowRefusal(d *gatehouse.Decision, keys []*gatehouse.Key, holders
 		holders[i].Grant = u.ShownGrant(holders[i].Grant)
 	}
 	for _, key := range keys {
+		// Ids of grants begin with their user, names with the prefix.
 		if key.Kind == gatehouse.Grant {
 			key.Name = u.ShownGrant(key.Name)
 		} else {

@@ -70,20 +70,24 @@ func NewUsers(p *Policy, now func() time.Time) *Users {
 // of the file is that of the policy in force.
 func (u *Users) SetPolicy(p *Policy) (changed bool) {
 	u.mu.Lock()
+	// Also where the text is the old one: the faulty version has been put back then.
 	u.stale.Store(false)
 	if before := u.policy.Load(); before != nil && before.sum == p.sum {
 		u.mu.Unlock()
 		return false
 	}
+	// Counts go by the name, so that a new file does not give users what they have a second time.
 	for _, user := range p.users {
 		user.usage, user.users = u.usageOf(user.Name, &user.most), u
 	}
+	// Those at addresses were made from the policy before, with its rights and quotas.
 	u.anon = make(map[string]*User)
 	u.policy.Store(p)
 	u.forgetUsage(p)
 	ended := make(map[*Wait]error)
 	for w := range u.waits {
 		if err := w.judge(u.lookUp(w.login)); err != nil {
+			// Out of the set, so that the next policy does not refuse it again.
 			delete(u.waits, w)
 			ended[w] = err
 		}
@@ -136,6 +140,7 @@ func (u *Users) RefusePlain(proxies []netip.Prefix) { u.proxies, u.refusePlain =
 
 // IsReadable reports whether others can read what comes from there, so that all tokens are refused.
 func (u *Users) IsReadable(from From) bool {
+	// Sockets for both versions give IPv4 addresses in the form of IPv6, which no prefix of IPv4 contains.
 	address := from.Address.Unmap()
 	return u.refusePlain && !from.Secure && address.IsValid() && !address.IsLoopback() &&
 		!slices.ContainsFunc(u.proxies, func(p netip.Prefix) bool { return p.Contains(address) })
@@ -144,6 +149,7 @@ func (u *Users) IsReadable(from From) bool {
 // LogIn returns the login of a client that gave a token, and the user it stands for. claimed is the user that
 // the client says it is, "" if it does not say.
 func (u *Users) LogIn(token []byte, claimed string, from From) (*Login, *User, error) {
+	// Before the token is looked at, so that the answer says nothing about whether it is right.
 	if u.IsReadable(from) {
 		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, plainToken)
 	}
@@ -153,6 +159,7 @@ func (u *Users) LogIn(token []byte, claimed string, from From) (*Login, *User, e
 	}
 	l := &Login{token: true, hash: hashToken(token)}
 	user := u.Current(l)
+	// A wrong name and a wrong token are refused alike, so that names cannot be tried out.
 	if user == nil || claimed != "" && claimed != user.Name {
 		return nil, nil, gatehouse.Errorf(gatehouse.CodeUnauthenticated, wrongToken)
 	}
@@ -173,6 +180,7 @@ func (u *Users) Admit(from From) (l *Login, user *User) {
 // addresses; only a file that has a user of the listener's name says more.
 func (u *Users) MayListen(key gatehouse.Key) error {
 	user := u.policy.Load().byName[jarlPrefix+key.Name]
+	// Without such a user a listener needs none, even where a file refuses all that is anonymous.
 	if user == nil {
 		return nil
 	}
@@ -203,6 +211,8 @@ func (u *Users) Current(l *Login) *User {
 	u.mu.Lock()
 	user := u.lookUp(l)
 	u.mu.Unlock()
+	// A policy that came meanwhile makes what is stored here differ from the next load, so it is looked up
+	// again.
 	l.current.Store(user)
 	return user
 }
@@ -231,15 +241,18 @@ func (u *Users) lookUp(l *Login) *User {
 // one of another sort: a URI has a scheme, an email address an @, and a host neither.
 func certificateNames(cert *x509.Certificate) []string {
 	var names []string
+	// Of several common names the library has the last, and other programs may take the first.
 	if cert.Subject.CommonName != "" && countCommonNames(cert) == 1 {
 		names = append(names, "CN="+cert.Subject.CommonName)
 	}
 	for _, uri := range cert.URIs {
+		// Without a scheme it could read as a host.
 		if uri.IsAbs() {
 			names = append(names, uri.String())
 		}
 	}
 	for _, host := range cert.DNSNames {
+		// A host with one of these could read as a URI, an email address or CN=.
 		if !strings.ContainsAny(host, "=:/@") {
 			names = append(names, host)
 		}

@@ -51,6 +51,7 @@ func (u *Users) usageOf(name string, most *quotas) *usage {
 		have = &usage{names: newBegunSet[gatehouse.Key](), holds: newBegunSet[holdKey]()}
 		u.usage[name] = have
 	}
+	// A quota may have become smaller. What is beyond it stays, and nothing is added.
 	have.most.Store(most)
 	return have
 }
@@ -78,6 +79,7 @@ func (u *Users) anonymousAt(anonymous *User, address netip.Addr) *User {
 			return user
 		}
 	}
+	// A copy has the rights and the policy, so that Current finds it out of date with the file.
 	at := *anonymous
 	at.address, at.usage = name, u.usageOf(Anonymous+" at "+name, &anonymous.most)
 	u.anon[name] = &at
@@ -120,6 +122,7 @@ func (v *usage) isEmpty(now int64) bool {
 	defer v.mu.Unlock()
 	v.names.sweep(now)
 	v.holds.sweep(now)
+	// A rate that was used up counts as something, or a user would have it anew by being forgotten.
 	return len(v.names.all)+len(v.holds.all) == 0 && v.waiters.Load() == 0 && v.connections.Load() == 0 &&
 		v.next.Load() <= now
 }
@@ -197,6 +200,7 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 	if !known && !v.names.hasRoom(u.most.Names, now) {
 		return u.refuseMore("names", u.most.Names, now)
 	}
+	// The decision tells later how long it lasts. Until then it must count, for others may ask meanwhile.
 	v.names.extend(key, now+int64(nameAtLeast))
 	return nil
 }
@@ -244,6 +248,7 @@ func mayBegin(kind gatehouse.Kind, op gatehouse.Op) bool {
 		gatehouse.OpEvict, gatehouse.OpBump, gatehouse.OpOpen:
 		return false
 	}
+	// Questions begin nothing, but a wait for an event keeps its name while it lasts.
 	return kind.Level(op) > gatehouse.LevelRead || op.Waits()
 }
 
@@ -269,6 +274,7 @@ func (u *User) settle(key gatehouse.Key, cmd *gatehouse.Command, d *gatehouse.De
 	switch one := (holdKey{key, cmd.Holder}); cmd.Op {
 	case gatehouse.OpAcquire:
 		v.holds.grant(one, endOf(now, d.ExpiresAfter), d.Fence)
+	// It may have been acquired at another server, where this one did not count it.
 	case gatehouse.OpRenew:
 		v.holds.renew(one, endOf(now, d.ExpiresAfter), d.Fence)
 	case gatehouse.OpRelease:
@@ -307,6 +313,7 @@ func (v *usage) forgetName(key gatehouse.Key) {
 		return
 	}
 	for one := range v.holds.all {
+		// All holders are gone with the name, whichever request deleted it.
 		if one.key == key {
 			v.holds.drop(one)
 		}
@@ -319,12 +326,14 @@ func holds(kind gatehouse.Kind) bool { return kind == gatehouse.Semaphore || kin
 // nameLasts is how long a store keeps a name after a command, about.
 func nameLasts(cmd *gatehouse.Command, d *gatehouse.Decision) time.Duration {
 	switch {
+	// Without a decision it may have begun or not: it counts for a moment, as when it was asked for.
 	case d == nil:
 		return nameAtLeast
 	case d.ExpiresAfter != 0:
 		return d.ExpiresAfter
 	case cmd.Op == gatehouse.OpKick:
 		return max(cmd.Expires+cmd.Keep, nameAtLeast)
+	// A closed name stays until it is opened.
 	case cmd.Op == gatehouse.OpClose:
 		return gatehouse.Forever
 	case cmd.Op == gatehouse.OpSend, cmd.Op == gatehouse.OpCount, cmd.Op == gatehouse.OpReset,

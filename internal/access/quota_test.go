@@ -351,7 +351,7 @@ func TestNamesThatAreWaitedForCount(t *testing.T) {
 	}
 }
 
-// A name that was deleted, or looked up and missing, while two requests wait for it counts once one is granted.
+// A name that is gone from the store, while two requests wait for it, counts once one of them is granted it.
 func TestNameDroppedWhileWaitedForCounts(t *testing.T) {
 	b := newQuotaBench(t, "names: 1")
 	login := b.logIn()

@@ -160,6 +160,7 @@ func (r *recount) findFences(key gatehouse.Key) (there []uint64, ok bool) {
 			return there, ok // without a name there are no holds
 		}
 		for i := range d.Report.Holders {
+			// The list comes in pages, in order of the fencing tokens.
 			after = d.Report.Holders[i].Fence
 			there = append(there, after)
 		}

@@ -22,6 +22,7 @@ type Wait struct {
 // not wait any more; the caller cancels the request then. The wait ends with End.
 func (u *Users) BeginWait(w Wait, refuse func(error)) (*Wait, error) {
 	most := w.user.most.Waiters
+	// It is counted before it is compared, so that two at the same time are not both let in as the last.
 	if n := w.user.usage.waiters.Add(1); most > 0 && n > most {
 		w.user.usage.waiters.Add(-1)
 		return nil, w.user.CountRefused(w.key, w.user.overQuota("waiting requests", most))
@@ -51,6 +52,7 @@ func (w *Wait) eachName(do func(t *begunSet[gatehouse.Key], key gatehouse.Key)) 
 	v := w.user.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	// A Wait has names as the user calls them, for judge; quotas count those of the gate.
 	inside := func(key gatehouse.Key) gatehouse.Key {
 		key.Name = w.user.Inside(key.Name)
 		return key
@@ -111,6 +113,7 @@ func (w *Wait) End() {
 		return
 	}
 	w.user.usage.waiters.Add(-1)
+	// The quotas are those of the user that the wait began with, so that what was asked for ends.
 	w.eachName((*begunSet[gatehouse.Key]).endAsking)
 	w.users.mu.Lock()
 	delete(w.users.waits, w)
