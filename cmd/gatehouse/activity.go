@@ -21,6 +21,7 @@ func (proc *serverProcess) newActivity(
 		telemetry.New(proc.metrics, telemetry.HTTP), telemetry.New(proc.metrics, telemetry.RESP),
 		telemetry.New(proc.metrics, telemetry.JARL),
 	}
+	// Tickets begin at a number of the server's own only where other servers use the store, too.
 	m := activity.New(activity.Config{
 		Gate: proc.gate, Now: time.Now, History: s.history, Names: store.countNames,
 		Shared:  store.firstTicket != 0,
@@ -103,6 +104,7 @@ func (proc *serverProcess) newAbout(p *servePlan, store *openedStore) func(seesA
 				"buffered": {proc.budget.Used(), proc.budget.Most()},
 			},
 		}
+		// No server knows it of a shared store.
 		holders := int64(-1)
 		if store.countHolders != nil {
 			holders = int64(store.countHolders())
@@ -118,6 +120,7 @@ func (proc *serverProcess) newAbout(p *servePlan, store *openedStore) func(seesA
 		if store.healthLine != nil {
 			a.StoreState = store.healthLine()
 		}
+		// Asked now and not when the server starts: a port of 0 is known only once it listens.
 		for _, l := range proc.listeners {
 			for _, address := range peer.Addrs(l.listener) {
 				a.Listeners = append(a.Listeners, aboutListener{l.protocol, address.String()})

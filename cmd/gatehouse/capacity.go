@@ -85,6 +85,7 @@ func (o *capacityOptions) checkOptions() error {
 		return usageError{fmt.Errorf("--timeout is %s, want it above 0", o.timeout)}
 	}
 	for _, server := range o.servers {
+		// gRPC would add the port 443, and its error would be about a port that the user has not given.
 		if !strings.Contains(server, ":") {
 			return usageError{fmt.Errorf("--server has %q, want an address such as localhost:5506", server)}
 		}
@@ -125,6 +126,7 @@ func exactArgs(names ...string) cobra.PositionalArgs {
 // readAmount parses an amount of capacity, which is 0 or more and finite.
 func readAmount(text string) (float64, error) {
 	amount, err := strconv.ParseFloat(text, 64)
+	// ParseFloat takes NaN and Inf, too.
 	if err != nil || math.IsNaN(amount) || math.IsInf(amount, 0) || amount < 0 {
 		return 0, fmt.Errorf("%q is no amount, want a number from 0 on", text)
 	}

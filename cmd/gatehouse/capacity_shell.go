@@ -49,6 +49,7 @@ func newCapacityShell(o *capacityOptions) *cobra.Command {
 		Example: "  printf 'get me database 10\\nshow\\n' | gatehouse capacity shell",
 		Args:    exactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// A signal ends the shell, and not the program, so that the leases are given back.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			s := &shell{
@@ -175,6 +176,7 @@ func (s *shell) lineReader(in io.Reader) (read func() (string, error), restore f
 	}{file, os.Stdout}, prompt)
 	s.out, s.err = terminal, terminal
 	return func() (string, error) {
+		// Asked for each line, as the window may have another size by now.
 		if width, height, err := term.GetSize(descriptor); err == nil && width > 0 {
 			_ = terminal.SetSize(width, height) // without it, 80 columns are assumed
 		}
@@ -186,6 +188,7 @@ func (s *shell) lineReader(in io.Reader) (read func() (string, error), restore f
 // does not answer take one timeout and not one each.
 func (s *shell) closePlayers() error {
 	var all sync.WaitGroup
+	// Each goroutine has an element of its own, so that none needs a lock.
 	failed := make([]error, len(s.players))
 	for i, p := range slices.Collect(maps.Values(s.players)) {
 		all.Go(func() { failed[i] = p.closeClient(s.options.timeout) })
@@ -315,6 +318,7 @@ func (s *shell) showLeases(context.Context, []string) error {
 				shownLease{p.id, r.ID(), r.Capacity(), expirySeconds(expiry), showExpiry(expiry)})
 		}
 	}
+	// Maps have no order, and scripts compare what is printed.
 	slices.SortFunc(all, func(a, b shownLease) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Client, b.Client))
 	})

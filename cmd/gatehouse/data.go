@@ -101,6 +101,7 @@ func printReportJSON(out io.Writer, r *disk.CheckReport) error {
 	for kind, n := range r.Names {
 		names[kind.String()] = n
 	}
+	// Without faults the list is empty and not null, so that a program can count it.
 	return json.NewEncoder(out).Encode(map[string]any{
 		"file": r.File, "bytes": r.Bytes, "last": r.Last.UTC(), "names": names, "holds": r.Holds,
 		"faults": append([]string{}, r.Faults...), "more_faults": r.More, "old": r.Old,

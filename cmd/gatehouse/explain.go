@@ -31,6 +31,7 @@ func newExplain() *cobra.Command {
 			if err != nil {
 				return failure(err)
 			}
+			// As the server has sent it: it has more members than people are shown.
 			if asJSON {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
 				return err
@@ -47,6 +48,8 @@ func newExplain() *cobra.Command {
 func explain(ctx context.Context, o *remoteOptions, id string) (text []byte, err error) {
 	var failed error
 	for _, server := range o.servers {
+		// A client of all servers would take the answer of the first,
+		// also if that does not know the refusal.
 		one := *o
 		one.servers = []string{server}
 		c, err := one.newClient()
@@ -112,6 +115,7 @@ func printExplanation(to io.Writer, text []byte) error {
 	_, _ = fmt.Fprintf(out, "%s\n", e.Detail)
 	line("refused", e.At.Format(time.RFC3339Nano))
 	line("by", e.Binding)
+	// A request without limits of its own was decided by those in force.
 	line("asked", strings.TrimSpace(fmt.Sprintf("%d of %s", e.Cost, cmp.Or(e.Asked, "the limit in force"))))
 	line("free", fmt.Sprintf("%d of %d", e.Remaining, e.Limit))
 	line("waited", (time.Duration(e.Waited) * time.Millisecond).String())
@@ -120,6 +124,7 @@ func printExplanation(to io.Writer, text []byte) error {
 		line("passes", e.Passes.Format(time.RFC3339Nano))
 	}
 	for _, h := range e.Holders {
+		// An owner may have no name, host or purpose. Fields leaves no gaps for these.
 		line("held by", fmt.Sprintf("%s since %s, %d of it", strings.Join(strings.Fields(
 			cmp.Or(h.Owner, h.ID)+" "+h.Host+" "+h.Purpose), " "), h.Since.Format(time.RFC3339), h.Slots))
 	}

@@ -91,6 +91,7 @@ func setFlag(flag *pflag.Flag, values []string) error {
 
 // wantedValue describes the values that a flag takes, as an error; nil if the flag's own error does so.
 func wantedValue(flag *pflag.Flag) error {
+	// The errors of the flag library name functions of Go, such as strconv.ParseInt, and no values.
 	switch flag.Value.Type() {
 	case "int", "int64":
 		return errors.New("a whole number")
@@ -250,6 +251,7 @@ func (p *servePlan) checkAddresses() error {
 		at := fmt.Sprintf("%s:%d:%d", p.file.Path, l.At.Line, l.At.Column)
 		add("the listener "+l.Address+" at "+at, l.Address)
 	}
+	// --health alone is not enough: it would tell how a server is that serves no client.
 	if p.http == "" && p.resp == "" && p.capacity.grpc == "" && len(p.file.JARL) == 0 {
 		return errNoListener
 	}

@@ -38,6 +38,7 @@ func newHealth() *cobra.Command {
 			var failed error
 			for _, server := range o.servers {
 				answer, err := asker.ask(ctx, server)
+				// The others are asked after a failure, too: the list shows which server is not well.
 				failed = errors.Join(failed, err)
 				if _, err := io.WriteString(cmd.OutOrStdout(), answer); err != nil {
 					return err
@@ -83,6 +84,7 @@ func (a *healthAsker) ask(ctx context.Context, server string) (answer string, er
 		return "", explainTLS(err)
 	}
 	defer func() { _ = response.Body.Close() }()
+	// Also of an answer that is not 200, since the body says what is wrong.
 	body, err := io.ReadAll(io.LimitReader(response.Body, longestHealth))
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s answers %s to GET /healthz, want 200", server, response.Status)

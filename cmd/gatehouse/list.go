@@ -38,6 +38,7 @@ func newList() *cobra.Command {
 				return err
 			}
 			defer c.Close()
+			// Without an argument it is the empty text, which means all names.
 			which, err := listed(append(args, "")[0])
 			if err != nil {
 				return usageError{err}
@@ -111,6 +112,7 @@ func showClosing(c *gatehouse.Closing) string {
 
 // readNames reads the names, at most a number of each kind.
 func (s *selection) readNames(ctx context.Context, c *client.Client, most int) ([]nameRow, error) {
+	// Not nil, which would be null in JSON.
 	rows := []nameRow{}
 	for _, kind := range s.kinds {
 		details, err := c.NameDetails(ctx, kind, s.prefix, most)
@@ -132,6 +134,7 @@ func (s *selection) readNames(ctx context.Context, c *client.Client, most int) (
 func printNames(out io.Writer, rows []nameRow, most int) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "NAME\tUSED\tLIMIT\tHOLDERS\tWAITING\tGRANTED\tREFUSED\tCLOSED")
+	// The limit is that of each kind, and so is the line which says that it was met.
 	perKind := map[string]int{}
 	for i := range rows {
 		r := &rows[i]
@@ -178,6 +181,7 @@ func newHoldersList() *cobra.Command {
 			}
 			return printHolders(cmd.OutOrStdout(), report)
 		},
+		// Every kind that has holders has waiters, and some have waiters alone.
 		ValidArgsFunction: completeNames(o, gatehouse.OpWaiters),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, for programs")
@@ -211,6 +215,7 @@ type standingReport struct {
 
 // readHolders asks for both lists.
 func readHolders(ctx context.Context, c *client.Client, key gatehouse.Key) (*standingReport, error) {
+	// Empty lists, as nil would be null in JSON.
 	report := &standingReport{Holders: []standing{}, Waiters: []standing{}}
 	for _, op := range []gatehouse.Op{gatehouse.OpHolders, gatehouse.OpWaiters} {
 		if !key.Kind.Has(op) {
@@ -232,6 +237,7 @@ func readHolders(ctx context.Context, c *client.Client, key gatehouse.Key) (*sta
 func (r *standingReport) addAll(told *gatehouse.Report) {
 	r.Limit, r.Used = max(r.Limit, told.Limit), max(r.Used, told.Used)
 	r.Closed = cmp.Or(showClosing(told.Closed), r.Closed)
+	// Times are rounded as over HTTP: what has passed down, and what is to come up.
 	for i := range told.Holders {
 		h := &told.Holders[i]
 		r.Holders = append(r.Holders, standing{
@@ -268,6 +274,7 @@ func printHolders(out io.Writer, r *standingReport) error {
 		_, _ = fmt.Fprintf(out, "closed %s\n", r.Closed)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	// Other kinds than semaphores and locks have no holds, and no table of them.
 	if r.Limit > 0 || len(r.Holders) > 0 {
 		_, _ = fmt.Fprintf(table, "HOLDS %d OF %d\tFOR\tEXPIRES\tSLOTS\tID\n", r.Used, r.Limit)
 	}
@@ -287,6 +294,7 @@ func printHolders(out io.Writer, r *standingReport) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	// Each server lists its own. Of the others only the number is known.
 	if r.Others > 0 {
 		_, _ = fmt.Fprintf(out, "and %d at other servers\n", r.Others)
 	}
@@ -347,43 +355,4 @@ func (o *verbOptions) forceRelease(cmd *cobra.Command, c *client.Client, key gat
 	}
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s: %d holds ended\n", key, ended)
 	return err
-}
-
-// maxCompleted is how many names a shell is offered.
-const maxCompleted = 100
-
-// completeNames returns the completion of KIND/NAME, for kinds that have an operation: kinds first, then the
-// names that the server has.
-func completeNames(o *remoteOptions, op gatehouse.Op) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		var offered []string
-		if !strings.Contains(typed, "/") {
-			for _, kind := range listedKinds() {
-				if kind.Has(op) {
-					offered = append(offered, kind.String()+"/")
-				}
-			}
-			return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
-		}
-		which, err := listed(typed)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		c, err := o.newClient()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		defer c.Close()
-		details, err := c.NameDetails(cmd.Context(), which.kinds[0], which.prefix, maxCompleted)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		for i := range details {
-			offered = append(offered, which.kinds[0].String()+"/"+details[i].Name)
-		}
-		return offered, cobra.ShellCompDirectiveNoFileComp
-	}
 }

@@ -34,6 +34,7 @@ func writeManPages(cmd *cobra.Command, folder string) error {
 		return err
 	}
 	for _, child := range cmd.Commands() {
+		// Hidden commands are for other programs, and have no page.
 		if !child.IsAvailableCommand() {
 			continue
 		}
@@ -58,6 +59,7 @@ func manPage(cmd *cobra.Command) []byte {
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&page, ".br\n.B %s\nCOMMAND\n", roff(cmd.CommandPath()))
 	}
+	// The text has its ends of lines already: .nf leaves them as they are.
 	if cmd.Long != "" {
 		fmt.Fprintf(&page, ".SH DESCRIPTION\n.nf\n%s\n.fi\n", roff(cmd.Long))
 	}
@@ -100,6 +102,7 @@ func writeManFlags(page *bytes.Buffer, title string, flags *pflag.FlagSet) {
 			name = "-" + f.Shorthand + ", " + name
 		}
 		fmt.Fprintf(page, ".TP\n\\fB%s\\fR %s\n%s", roff(name), roff(value), roff(usage))
+		// These are the defaults of flags that stand for nothing, which --help leaves out as well.
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "[]" {
 			fmt.Fprintf(page, " (default %s)", roff(f.DefValue))
 		}

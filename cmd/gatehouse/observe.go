@@ -60,6 +60,7 @@ func openTracing(ctx context.Context, s *settings, log *slog.Logger) (t tracing,
 	var failed peer.RareLine
 	t.tracer, err = traces.Open(ctx, traces.Config{
 		URL: s.traces, Version: buildVersion(), Now: time.Now, Failed: func(err error) {
+			// A collector that is away fails for each batch.
 			if _, ok := failed.MayLog(time.Now(), time.Minute); ok {
 				log.Warn("traces could not be sent", "error", err)
 			}

@@ -52,6 +52,7 @@ func newOnce() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
+	// What follows the command is its own, also if it looks like a flag of this program.
 	f.SetInterspersed(false)
 	f.StringVar(&o.job, "job", "", "the name of the job")
 	f.StringVar(&o.at, "at", "",
@@ -83,6 +84,7 @@ func (e *errRanElsewhere) Error() string { return fmt.Sprintf("it ran elsewhere,
 
 // runFiring runs the command, or learns how another host has.
 func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
+	// RFC 3339 wants seconds, which a line of cron has no use for.
 	at, err := time.Parse("2006-01-02T15:04Z07:00", o.at)
 	if err != nil {
 		at, err = time.Parse(time.RFC3339, o.at)
@@ -114,6 +116,7 @@ func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
 		defer o.output.close()
 	}
 	err = o.run(ctx, args)
+	// The command ran on another host. This one ends as if it had run here.
 	if ran, ok := errors.AsType[*errRanElsewhere](err); ok {
 		_, _ = io.WriteString(printTo(os.Stdout), ran.output)
 		if ran.status == 0 {
@@ -126,6 +129,7 @@ func (o *onceOptions) runFiring(ctx context.Context, args []string) error {
 
 // claimFiring claims the firing while its lock is held, or returns how it has ended elsewhere.
 func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
+	// Without waiting: this host has the lock, so that a run which has ended has sent its event before.
 	d, err := c.Do(ctx, o.event(), gatehouse.Command{Op: gatehouse.OpWait})
 	switch {
 	case err != nil:
@@ -137,6 +141,7 @@ func (o *onceOptions) claimFiring(ctx context.Context, c *client.Client) error {
 	if err := o.expectNext(ctx, c, claim); err != nil {
 		return err
 	}
+	// It is held for much longer than the command runs, since hosts that come late learn from it.
 	d, err = c.Do(ctx, claim, gatehouse.Command{
 		Op: gatehouse.OpAcquire, Holder: uuid.NewString(), Cost: 1, Expires: o.keep, Owner: o.owner("once"),
 	})
@@ -202,6 +207,7 @@ func (o *onceOptions) expectNext(ctx context.Context, c *client.Client, claim ga
 	if err != nil {
 		return err
 	}
+	// There is a claim and no event, so that its host has died. Without --retry this one will run nothing.
 	lost := d.Report != nil && len(d.Report.Holders) > 0 && !o.retry
 	if lost {
 		return nil
@@ -221,6 +227,7 @@ func readExpect(text string) (patience time.Duration, err error) {
 		if err != nil || d <= 0 || name != "every" && name != "grace" {
 			return 0, fmt.Errorf("--expect is %q, want every=DURATION,grace=DURATION", text)
 		}
+		// Both together: the next firing begins a period later, and may be late by the grace.
 		patience += d
 	}
 	return patience, nil

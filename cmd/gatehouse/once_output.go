@@ -56,6 +56,8 @@ func (l *lastOutput) take(parts chan<- []byte) {
 			rest = append(rest, part)
 			continue
 		}
+		// While the command runs it waits for a slow reader, as at a pipe. Afterwards nothing may wait for
+		// that, and the rest goes to memory.
 		select {
 		case parts <- part:
 		case <-l.ended:

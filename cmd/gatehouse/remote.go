@@ -70,6 +70,7 @@ func (o *remoteOptions) newClient() (*client.Client, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
+	// It sends nothing: an error is about the addresses, which the user has given.
 	c, err := client.New(client.Config{Addresses: o.servers, Timeout: o.timeout, TLS: secure, Token: token})
 	if err != nil {
 		return nil, usageError{err}
@@ -103,6 +104,7 @@ func (o *ownerOptions) owner(otherwise string) *gatehouse.Owner {
 	owner := localOwner()
 	owner.Name, owner.Host = cmp.Or(o.name, owner.Name), cmp.Or(o.host, owner.Host)
 	owner.Purpose = o.purpose
+	// The name of a program may be no valid text, by which the whole command would be refused.
 	if owner.Purpose == "" && gatehouse.TextFault(otherwise) == "" {
 		owner.Purpose = otherwise
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -125,6 +124,7 @@ type orphanedGrant struct {
 // releaseOrphan gives back the grant of a run that has died. If it fails, the grant ends by itself.
 func releaseOrphan(text json.RawMessage) {
 	var o orphanedGrant
+	// The terminal belongs to other programs by now, so that all errors stay silent.
 	if json.Unmarshal(text, &o) != nil || o.ID == "" {
 		return
 	}
@@ -155,6 +155,7 @@ func (o *runOptions) check() error {
 		return usageError{fmt.Errorf("--expires is %s, want at least %s", o.expires, minRunExpires)}
 	case o.offline != "fail" && o.offline != "skip" && o.offline != "run":
 		return usageError{fmt.Errorf("--offline is %q, want fail, skip or run", o.offline)}
+	// Empty is that of once, which has no such flag.
 	case !slices.Contains([]string{"", supersedeNone, supersedeWaiting, supersedeHolding}, o.supersede):
 		return usageError{fmt.Errorf("--supersede is %q, want waiting, holding or none", o.supersede)}
 	}
@@ -182,6 +183,7 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 
 	lease, err := o.acquire(waiting, stopWaiting, c, args)
 	if err == nil && o.before != nil {
+		// What before does may take much of the term, which the command needs.
 		err = cmp.Or(o.before(waiting, c), lease.refresh(waiting))
 		if err != nil {
 			o.giveBack(lease)
@@ -190,11 +192,13 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 	if err == nil {
 		return o.runHolding(waiting, lease, args, forwarded)
 	}
+	// Before all other errors: that of a context which has ended tells less.
 	if stopped := stoppedError(waiting); stopped != nil {
 		return stopped
 	}
 	err = failure(err)
 	away, ok := errors.AsType[*statusError](err)
+	// --offline is about a server that is away. One that refuses has answered.
 	if !ok || away.status != statusAway || o.offline == "fail" {
 		return err
 	}
@@ -203,17 +207,6 @@ func (o *runOptions) run(ctx context.Context, args []string) error {
 		return nil
 	}
 	return o.runHolding(waiting, &runLease{client: c}, args, forwarded)
-}
-
-// stoppedError is how a run ends whose wait was ended by a signal or a newer run; nil if it was by neither.
-func stoppedError(waiting context.Context) error {
-	if stopped, ok := errors.AsType[*signalError](context.Cause(waiting)); ok {
-		return &statusError{status: 128 + int(stopped.signal)}
-	}
-	if errors.Is(context.Cause(waiting), errSuperseded) {
-		return &statusError{statusNotGranted, errSuperseded}
-	}
-	return nil
 }
 
 // acquire waits for all names, and returns a lease on them that was counted from just now. stop ends ctx when
@@ -238,6 +231,7 @@ func (o *runOptions) acquire(
 		w.screen = os.Stderr
 	}
 	lease.id = uuid.NewString()
+	// The term is counted from here. The server counts it from when it grants, which is later.
 	sent := supervisor.Now()
 	d, err := w.acquire(ctx, gatehouse.GrantCommand{
 		Op: gatehouse.OpAcquire, ID: lease.id, Want: o.want, Expires: o.expires, MaxWait: o.wait,
@@ -258,6 +252,7 @@ func (o *runOptions) acquire(
 	}
 	lease.fence = d.Fence
 	lease.begin(sent)
+	// What was taken from limiters cannot be lost, and is not renewed.
 	lease.held = o.hold()
 	if err := lease.refresh(ctx); err != nil {
 		_ = lease.release()
@@ -266,26 +261,11 @@ func (o *runOptions) acquire(
 	return lease, nil
 }
 
-// notGranted is the error about a grant that was decided against.
-func notGranted(d *gatehouse.GrantDecision) error {
-	text := d.Message
-	if d.Binding >= 0 && d.Binding < len(d.Want) {
-		text = cmp.Or(d.Want[d.Binding].Message, d.Want[d.Binding].Key.String()+" allows no more")
-	}
-	err := fmt.Errorf("not granted: %s", text)
-	if d.Outcome != gatehouse.Refused {
-		return err
-	}
-	if d.RetryAfter > 0 {
-		err = fmt.Errorf("%w; try again in %s", err, showDuration(d.RetryAfter))
-	}
-	return &statusError{statusNotGranted, err}
-}
-
 // runHolding runs the command while it holds the names, and gives them back.
 func (o *runOptions) runHolding(
 	ctx context.Context, lease *runLease, args []string, signals *signalForwarder,
 ) error {
+	// Told to the guard beforehand, as this process may be killed at any time.
 	orphan, err := json.Marshal(orphanedGrant{o.servers, o.ClientFiles, o.tokenFile, lease.id, lease.fence})
 	if err != nil {
 		return err
@@ -299,9 +279,11 @@ func (o *runOptions) runHolding(
 		env = append(env, "GATEHOUSE_FENCE="+strconv.FormatUint(lease.fence, 10), "GATEHOUSE_GRANT="+lease.id)
 	}
 	until := lease.until
+	// Without anything that can be lost, no deadline ends the command.
 	if !lease.held {
 		until = supervisor.Never()
 	}
+	// Looked up here, and not by the guard, so that the status is the one that a shell has.
 	path, err := exec.LookPath(args[0])
 	if err != nil {
 		return o.end(lease, notFound(err), "")
@@ -316,14 +298,6 @@ func (o *runOptions) runHolding(
 	lost := o.beside(child, lease)
 	exit := child.Wait()
 	return o.end(lease, &exit, lost())
-}
-
-// notFound is how a command ends for which there is no program, with the status that a shell has for it.
-func notFound(err error) *supervisor.Exit {
-	if errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist) {
-		return &supervisor.Exit{Status: 127, Err: err.Error()}
-	}
-	return &supervisor.Exit{Status: 126, Err: err.Error()}
 }
 
 // end gives everything back after the command, and returns how the run ends. lost says why the grant was
@@ -346,6 +320,7 @@ func (o *runOptions) beside(child *supervisor.Child, lease *runLease) (end func(
 		if lease.held {
 			reason = lease.keep(ctx, child.MoveDeadline)
 		}
+		// At once, since the command must end before others are granted the names.
 		if reason != "" {
 			printNote("lost: %s", reason)
 			child.Stop()
@@ -380,19 +355,4 @@ func (o *runOptions) giveBack(lease *runLease) {
 	if err := lease.release(); err != nil {
 		printNote("not given back, it ends within %s: %v", lease.term, err)
 	}
-}
-
-// exitError is how the run ends, after how its command ended.
-func exitError(exit *supervisor.Exit, lost string) error {
-	switch {
-	case lost != "":
-		return &statusError{status: statusLost} // it was said when it was found
-	case exit.Overdue:
-		return &statusError{statusLost, errors.New("lost: no server has renewed the grant in time")}
-	case exit.Err != "":
-		return &statusError{exit.Status, errors.New(exit.Err)}
-	case exit.Status != 0:
-		return &statusError{status: exit.Status}
-	}
-	return nil
 }

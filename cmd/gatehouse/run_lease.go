@@ -47,6 +47,7 @@ func (l *runLease) renew(ctx context.Context) (lost string, err error) {
 	switch {
 	case err != nil:
 		return "", err
+	// Unlike an error this is certain. The command has to end.
 	case d.Outcome != gatehouse.Granted:
 		if d.Message == "" {
 			return "grant/" + l.id + " is not there any more", nil

@@ -77,6 +77,7 @@ func readLimit(text string, to *runNames) error {
 		return err
 	case !key.Kind.Limiter():
 		return fmt.Errorf("%s is no limiter, want one such as gcra/api=5/1s", key)
+	// Then the limits in force decide.
 	case limits == "":
 		return to.addMember(key.Kind, key.Name)
 	}
@@ -87,6 +88,7 @@ func readLimit(text string, to *runNames) error {
 func readWatchdog(text string, to *runNames) error {
 	w := kickedWatchdog{text, gatehouse.DefaultExpires}
 	if at := strings.LastIndexByte(text, ':'); at >= 0 {
+		// Names may have colons: what is no length of time belongs to the name.
 		if expires, err := time.ParseDuration(text[at+1:]); err == nil {
 			w = kickedWatchdog{text[:at], expires}
 		}
@@ -119,6 +121,7 @@ func (n *runNames) addMember(kind gatehouse.Kind, name string, parameters ...str
 	if fault := gatehouse.NameFault(name); fault != "" {
 		return fmt.Errorf("the name %s", fault)
 	}
+	// By the table of the protocols, so that a flag allows what a request does.
 	var values params.MemberValues
 	for i := 0; i < len(parameters); i += 2 {
 		if err := values.Set([]byte(parameters[i]), []byte(parameters[i+1])); err != nil {

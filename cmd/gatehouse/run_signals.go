@@ -47,6 +47,8 @@ func newSignalForwarder(all chan os.Signal, stop context.CancelCauseFunc) *signa
 				if number := s.(syscall.Signal); child != nil {
 					child.Signal(number)
 				} else {
+					// The wait may have been granted at this instant. Then the
+					// command begins, and has to get it.
 					early = append(early, number)
 					stop(&signalError{number})
 				}

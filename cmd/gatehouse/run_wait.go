@@ -45,6 +45,7 @@ func (w *waitingRun) acquire(
 			away = time.Time{}
 			w.showPlace(ctx, p)
 		})
+		// One that has not waited yet is told at once that no server answers, as --offline is about that.
 		if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || err == nil || !w.waited {
 			return d, err
 		}
@@ -59,6 +60,7 @@ func (w *waitingRun) acquire(
 		if !backoff.Sleep(ctx, reconnectPause) {
 			return d, ctx.Err()
 		}
+		// The time without a server counts as waited.
 		if !end.IsZero() {
 			cmd.MaxWait = max(0, time.Until(end))
 		}
@@ -67,6 +69,7 @@ func (w *waitingRun) acquire(
 
 // showPlace says where the run stands, and who holds what it waits for.
 func (w *waitingRun) showPlace(ctx context.Context, p client.LinePlace) {
+	// Also with --quiet, since acquire asks again only for one that has waited.
 	w.waited = true
 	if w.screen == nil {
 		return
@@ -87,6 +90,7 @@ const shownHolders = 3
 // holders says who holds, as the end of a sentence.
 func (w *waitingRun) holders(ctx context.Context, key gatehouse.Key) string {
 	d, err := w.client.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpHolders, Amount: shownHolders})
+	// It is only shown to people: without it the wait goes on all the same.
 	if err != nil || d.Report == nil || len(d.Report.Holders) == 0 {
 		return ""
 	}
@@ -115,6 +119,7 @@ func showOwner(o *gatehouse.Owner, id string) string {
 	if o.Purpose != "" {
 		text += " (" + o.Purpose + ")"
 	}
+	// Owners are texts of other people, who could send commands to the terminal.
 	return doormanpb.ShowName(text)
 }
 

@@ -168,6 +168,7 @@ func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) 
 	if err != nil {
 		return nil, err
 	}
+	// A log is read by more people than the settings, so that it has no password.
 	return &protocolListener{
 		protocolServer: server, protocol: "HTTP", address: s.http, addressHint: "with --http",
 		listen: listenTCP, maxConns: s.maxConns,
@@ -179,6 +180,7 @@ func (proc *serverProcess) newHTTPListener(s *settings, front httpfront.Config) 
 func (proc *serverProcess) newRESPListener(
 	s *settings, metrics *prometheus.Registry, observer *decisions.Recorder,
 ) (*protocolListener, error) {
+	// Since counts by the monotonic clock: no idle time ends because the system's clock is set.
 	start := time.Now()
 	server, err := resp.New(resp.Config{
 		Gate: proc.gate, Log: proc.log, Metrics: metrics, Version: buildVersion(), Keep: s.keep,

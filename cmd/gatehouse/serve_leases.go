@@ -52,6 +52,7 @@ func (s *capacitySettings) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&s.parentTLS.Cert, "parent-cert", "", "file with a certificate to show to parents")
 	f.StringVar(&s.parentTLS.Key, "parent-key", "", "file with the key of --parent-cert")
 	f.StringVar(&s.election, "election", "", "etcd://HOST:PORT/KEY?ttl=10s, where servers elect a master")
+	// A resource is made by the first request for its name, so that clients choose how many there are.
 	f.IntVar(&s.maxResources, "max-resources", capacity.DefaultResources, "most capacity resources at once")
 	f.IntVar(&s.maxLeases, "max-leases", capacity.DefaultLeases, "most leases at once on one resource")
 	f.IntVar(&s.maxLeasesTotal, "max-leases-total", capacity.DefaultLeasesTotal,

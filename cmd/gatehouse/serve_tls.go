@@ -41,6 +41,7 @@ func (s *tlsSettings) findFaults(note func(flag, format string, args ...any)) {
 	if s.key == "" && s.cert != "" {
 		note("tls-key", "is empty, and --tls-cert is not; want both or none")
 	}
+	// A server must not look as if it checked its clients when it does not.
 	asks := s.clientAuth != certs.AuthNone
 	switch {
 	case !slices.Contains(clientAuths, s.clientAuth):
@@ -64,6 +65,7 @@ func (s *tlsSettings) openCerts() (*certs.Server, error) {
 		Cert: s.cert, Key: s.key, ClientCA: s.clientCA, ClientAuth: s.clientAuth,
 	}, time.Now)
 	if err != nil {
+		// Tools write keys that only root can read, and a server seldom runs as root.
 		hint := ""
 		if errors.Is(err, fs.ErrPermission) {
 			hint = "; the user of the server must be able to read it"
@@ -91,6 +93,7 @@ func (proc *serverProcess) newTLS(server *certs.Server, metrics *prometheus.Regi
 		Help: "Connections on which a client could not begin to speak TLS, by protocol.",
 	}, []string{"protocol"})}
 	metrics.MustRegister(l.failures)
+	// Other programs renew certificates. Some send SIGHUP, others only replace the files.
 	proc.addReload(func(ctx context.Context, again <-chan os.Signal) error {
 		return server.Watch(ctx, again, proc.log)
 	})
@@ -113,6 +116,7 @@ func (proc *serverProcess) watchOutgoingTLS(s *settings, metrics *prometheus.Reg
 func (s *settings) outgoingTLS() (all []certs.ClientFiles) {
 	all = append(all, s.capacity.parentTLS)
 	for _, address := range []string{s.store, s.users.source, s.capacity.config, s.capacity.election} {
+		// The others are files, whose names may have a question mark, or speak no TLS.
 		if !strings.HasPrefix(address, "rediss:") && !isEtcdAddress(address) {
 			continue
 		}

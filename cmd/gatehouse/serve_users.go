@@ -43,6 +43,7 @@ func (s *userSettings) findFaults(note func(flag, format string, args ...any)) {
 	if _, bad := s.trusted(); bad != "" {
 		note("trusted-proxy", "has %q, want addresses such as 10.0.0.0/8 or 10.1.2.3", bad)
 	}
+	// A file is read by readPolicy, whose faults have lines and columns.
 	if isEtcdAddress(s.source) {
 		if err := etcdkey.Check(s.source); err != nil {
 			note("users", "is no source: %v", err)
@@ -57,6 +58,7 @@ func (s *userSettings) findFaults(note func(flag, format string, args ...any)) {
 func (s *userSettings) trusted() (all []netip.Prefix, bad string) {
 	for _, text := range s.proxies {
 		prefix, err := netip.ParsePrefix(text)
+		// One address is a block of one.
 		if address, single := netip.ParseAddr(text); single == nil {
 			prefix, err = netip.PrefixFrom(address, address.BitLen()), nil
 		}
@@ -74,12 +76,14 @@ func isLocalAddress(address string) bool {
 	if err != nil {
 		return false
 	}
+	// An address of IPv4 can be written as one of IPv6, such as ::ffff:127.0.0.1.
 	ip, bad := netip.ParseAddr(host)
 	return host == "localhost" || bad == nil && ip.Unmap().IsLoopback()
 }
 
 // openAddresses are the settings whose addresses other machines reach, each with its flag.
 func (s *settings) openAddresses() (all []string) {
+	// These are the first three of the table, in its order. --health gives nothing away.
 	for i, address := range []string{s.http, s.resp, s.capacity.grpc} {
 		if address != "" && !isLocalAddress(address) {
 			all = append(all, "--"+addresses[i]+" "+address)
@@ -97,6 +101,7 @@ func (s *settings) checkReach() error {
 		open = slices.DeleteFunc(open, func(a string) bool { return strings.HasPrefix(a, "--http ") })
 	}
 	switch {
+	// A certificate that each client must show is as good as a token.
 	case len(open) == 0 || s.users.insecure, s.tls.clientAuth == certs.AuthRequire:
 		return nil
 	case s.users.source == "":
@@ -151,6 +156,7 @@ func (proc *serverProcess) followUsers(
 ) error {
 	reload := usersReload{users: users, log: proc.log}
 	if isEtcdAddress(source.address) {
+		// From what was read at the start on, so that no change between the two is missed.
 		etcdkey.Watch(ctx, etcdkey.KeyWatch{
 			Address: source.address, After: source.read, Again: again,
 			Report: func(r etcdkey.Reading, asked bool) {
@@ -185,9 +191,11 @@ func (r *usersReload) apply(policy *access.Policy, err error, asked bool) {
 	if err == nil {
 		changed = r.users.SetPolicy(policy)
 	} else {
+		// A metric says from now on that the source and what is in force differ.
 		r.users.SetStale()
 	}
 	switch {
+	// A source is also read when it has not changed, and the same fault is logged once.
 	case !r.last.IsNews(asked, changed, err):
 	case err != nil:
 		r.log.Error("the new users cannot be used; those before stay in force", "error", err)

@@ -139,6 +139,7 @@ func registerSharedMetrics(metrics prometheus.Registerer, kind string, store *ca
 			"Commands of failed batches that were checked later, and undone if they had taken effect.",
 			func(f cas.TransactionStats) uint64 { return f.Undone }},
 	} {
+		// Asked at each scrape, as the store keeps these numbers anyway.
 		telemetry.Counter(metrics, "gatehouse_store_"+f.name+"_total", f.help,
 			func() uint64 { return f.value(store.Stats()) })
 	}

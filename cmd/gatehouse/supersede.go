@@ -49,11 +49,13 @@ func (o *runOptions) supersedeOthers(
 ) error {
 	group := groupOf(o.want)
 	counter := gatehouse.Key{Kind: gatehouse.Counter, Name: group}
+	// A number of its own for each run, so that of two at the same time exactly one is the newer.
 	d, err := c.Do(ctx, counter, gatehouse.Command{Op: gatehouse.OpCount, Amount: 1})
 	if err != nil {
 		return err
 	}
 	number := d.Value
+	// Ends with ctx, which ends when this run is granted or gives up.
 	go func() {
 		d, err := c.Do(ctx, supersededEvent(group, number), gatehouse.Command{
 			Op: gatehouse.OpWait, MaxWait: gatehouse.Forever,
@@ -88,6 +90,7 @@ func (o *runOptions) evictHolders(ctx context.Context, c *client.Client, m *gate
 	if err != nil || d.Report == nil {
 		return err
 	}
+	// A size that this run brings is in force only once it is granted, and it needs room in that.
 	limit := d.Report.Limit
 	if m.Size != gatehouse.InForce && m.Key.Kind == gatehouse.Semaphore {
 		limit = m.Size
@@ -99,6 +102,7 @@ func (o *runOptions) evictHolders(ctx context.Context, c *client.Client, m *gate
 		if missing <= 0 {
 			break
 		}
+		// Counted also if the hold has ended by itself meanwhile: its slots are free then, too.
 		missing -= h.Slots
 		_, err := c.Do(ctx, m.Key, gatehouse.Command{
 			Op: gatehouse.OpEvict, Fence: h.Fence, Owner: by, Message: errSuperseded.Error(),

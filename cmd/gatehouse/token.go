@@ -77,6 +77,7 @@ func newTokenCan() *cobra.Command {
 			}
 			_, _ = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n", answer, why)
 			if !may {
+				// The answer was printed. An error with a text would be a second one.
 				return &statusError{status: 1}
 			}
 			return nil
@@ -91,6 +92,7 @@ func newTokenCan() *cobra.Command {
 func readQuestion(word, place string) (explain func(*access.User) (may bool, why string), err error) {
 	text, name, ok := strings.Cut(place, "/")
 	kind, known := gatehouse.ParseKind(text)
+	// Rights are about two kinds that are no controllers.
 	for _, other := range []gatehouse.Kind{glob.Capacity, glob.Server} {
 		if text == glob.KindName(other) {
 			kind, known = other, true
@@ -136,6 +138,7 @@ func readToken(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("--token-file: %w", err)
 	}
+	// Editors end a file with a line end, which belongs to no token.
 	token := strings.TrimSpace(string(text))
 	if token == "" {
 		return "", fmt.Errorf("--token-file: %s is empty, want a token", path)

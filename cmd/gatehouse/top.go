@@ -36,6 +36,7 @@ func newTop() *cobra.Command {
 			"  gatehouse top semaphore/ci-",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			// ^C is how it is meant to end, and no failure.
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
 			return o.showNames(ctx, cmd, append(args, "")[0])
@@ -73,11 +74,13 @@ func (o *topOptions) showNames(ctx context.Context, cmd *cobra.Command, which st
 	defer c.Close()
 	look := func() ([]nameRow, error) { return names.readNames(ctx, c, topNames) }
 	before, err := look()
+	// Rates are the difference of two looks, so that the first shows nothing.
 	for ; err == nil; before, err = o.showChange(cmd, before, look) {
 		if !backoff.Sleep(ctx, o.every) {
 			return nil
 		}
 	}
+	// A look that was cut off by the signal has an error, too.
 	if ctx.Err() != nil || errors.Is(err, errShown) {
 		return nil
 	}
@@ -159,6 +162,7 @@ func topTable(rates []rate, width, height int) string {
 	for i := range rates[:min(len(rates), max(height-1, 1))] {
 		r := &rates[i]
 		shown := []rune(r.Kind + "/" + doormanpb.ShowName(r.Name))
+		// By characters and not by bytes, as Fprintf counts them for the columns.
 		if len(shown) > name {
 			shown = append(shown[:name-1], '…')
 		}

@@ -97,6 +97,7 @@ func newVerb(v *verb) *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
+	// All of them are texts, which params reads: a flag takes what the parameter takes in every protocol.
 	for name := range strings.FieldsSeq(v.parameters) {
 		o.texts[name] = f.String(name, "", flagUsages[name])
 	}
@@ -147,6 +148,7 @@ func paramText(name, text string) string {
 	if !slices.Contains(timeParameters, name) {
 		return text
 	}
+	// A number without a unit is one of milliseconds already.
 	if d, err := time.ParseDuration(text); err == nil {
 		return strconv.FormatInt(params.CeilMillis(d), 10)
 	}
@@ -161,6 +163,7 @@ func (v *verb) readCommand(cmd *cobra.Command, o *verbOptions, key gatehouse.Key
 	}
 	var values params.Values
 	for name := range strings.FieldsSeq(v.parameters) {
+		// What was not given has the default of the protocols.
 		if !cmd.Flags().Changed(name) {
 			continue
 		}
@@ -168,12 +171,14 @@ func (v *verb) readCommand(cmd *cobra.Command, o *verbOptions, key gatehouse.Key
 			return c, err
 		}
 	}
+	// A hold needs a key. One that is made here is printed, as the release has to name it.
 	if v.op == gatehouse.OpAcquire && params.HasHolders(key.Kind) && *o.texts["key"] == "" {
 		_ = values.Set([]byte("key"), []byte(uuid.NewString()))
 	}
 	if err := values.Read(key.Kind, &c); err != nil {
 		return c, err
 	}
+	// A person reads the answer, and wants to know what was full.
 	c.Explain = true
 	if _, shown := o.texts["owner"]; shown && c.Owner == nil {
 		c.Owner = localOwner()
@@ -204,6 +209,7 @@ func (v *verb) ask(cmd *cobra.Command, o *verbOptions, path string) error {
 		return failure(err)
 	}
 	out := cmd.OutOrStdout()
+	// Programs are told of refusals, too. People read them on the standard error.
 	if o.asJSON {
 		err = writeJSON(out, decisionFigures(key, &c, &d))
 	} else if d.Outcome == gatehouse.Granted {
@@ -225,6 +231,7 @@ func outcomeError(key gatehouse.Key, c *gatehouse.Command, d *gatehouse.Decision
 		if d.RetryAfter > 0 {
 			err = fmt.Errorf("%w; try again in %s", err, showDuration(d.RetryAfter))
 		}
+		// So a script can tell "not now" from a failure.
 		return &statusError{statusNotGranted, err}
 	case gatehouse.Missing:
 		return fmt.Errorf("%s does not exist", key)
@@ -241,9 +248,11 @@ func decisionFigures(key gatehouse.Key, c *gatehouse.Command, d *gatehouse.Decis
 	if d.Limit > 0 {
 		figures["limit"], figures["remaining"] = d.Limit, d.Remaining
 	}
+	// Below 0 it is not known, and no number could say so.
 	if d.Outcome == gatehouse.Refused && d.RetryAfter >= 0 {
 		figures["retry_after"] = params.CeilMillis(d.RetryAfter)
 	}
+	// It may have been made by this program, and is needed for the release.
 	if c.Op == gatehouse.OpAcquire && params.HasHolders(key.Kind) {
 		figures["key"] = c.Holder
 	}
@@ -293,6 +302,7 @@ func printDecision(out io.Writer, key gatehouse.Key, c *gatehouse.Command, d *ga
 			text += fmt.Sprintf("\ngive it back: gatehouse release %s --key %s", key, c.Holder)
 		}
 		text += "\n"
+	// Without a delay there is nothing to tell, and nothing is printed.
 	case gatehouse.OpCharge:
 		if d.Delay > 0 {
 			text = fmt.Sprintf("%s: charged, the last of it in %s\n", key, showDuration(d.Delay))
