@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +58,7 @@ func newLoad() *cobra.Command {
 	f.IntVar(&o.callers, "callers", 16, "how many ask at a time")
 	f.IntVar(&o.names, "names", 1, "how many names: NAME-1, NAME-2 and so on, if more than one")
 	f.DurationVar(&o.duration, "duration", 10*time.Second, "for how long")
+	// Both are texts, which prepare reads as parameters, so that they are checked as over HTTP.
 	f.StringVar(&o.limits, "limits", "", "the limits of a limiter, such as 1000/1s")
 	f.StringVar(&o.size, "size", "", "the size of a semaphore, or of a limiter")
 	f.BoolVar(&o.asJSON, "json", false, "print JSON, for programs")
@@ -105,6 +108,7 @@ func (o *loadOptions) run(cmd *cobra.Command, path string) error {
 		work.Go(func() { r.call(ctx, i) })
 	}
 	done := make(chan struct{})
+	// Ends with the last caller. A WaitGroup has no channel for the bar to wait for.
 	go func() {
 		work.Wait()
 		close(done)
@@ -139,6 +143,8 @@ func (o *loadOptions) prepare(path string) (*loadRun, error) {
 		}
 	}
 	var values params.Values
+	// Without waiting, since the time in line is not the server's. The key says only that a hold has one:
+	// each caller gets its own.
 	given := map[string]string{"limits": o.limits, "size": o.size, "maxwait": "0", "key": "load"}
 	for name, text := range given {
 		if text == "" {
@@ -167,6 +173,7 @@ func (r *loadRun) call(ctx context.Context, caller int) {
 		}
 		r.note(time.Since(began), &d, err)
 		if err == nil && d.Outcome == gatehouse.Granted && params.HasHolders(key.Kind) {
+			// Also when the time is over: another load would find the slot taken until it expires.
 			release := gatehouse.Command{Op: gatehouse.OpRelease, Holder: command.Holder}
 			_, _ = r.client.Do(context.WithoutCancel(ctx), key, release)
 		}
@@ -179,6 +186,7 @@ func (r *loadRun) note(took time.Duration, d *gatehouse.Decision, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
+	// A failure has no time: a server that refuses connections would look fast.
 	case err != nil:
 		r.failures[gatehouse.CodeOf(err).String()]++
 		return
@@ -195,6 +203,7 @@ const barWidth = 30
 
 // showProgress shows a bar on a terminal until the load is done.
 func (r *loadRun) showProgress(began time.Time, duration time.Duration, done <-chan struct{}) {
+	// In a file each step of the bar would be one more line.
 	if !isTerminal(os.Stderr) {
 		<-done
 		return
@@ -221,7 +230,11 @@ var percentiles = []float64{50, 90, 99, 99.9, 99.99, 100}
 // print prints what was measured.
 func (o *loadOptions) print(out io.Writer, r *loadRun, took time.Duration) error {
 	answers := r.granted + r.refused
-	if answers == 0 {
+	failures := r.listFailures()
+	switch {
+	case answers == 0 && len(failures) > 0:
+		return fmt.Errorf("no request was decided: %s", strings.Join(failures, ", "))
+	case answers == 0:
 		return errors.New("no answer came in time")
 	}
 	rate := float64(answers) / took.Seconds()
@@ -238,8 +251,8 @@ func (o *loadOptions) print(out io.Writer, r *loadRun, took time.Duration) error
 	var text strings.Builder
 	_, _ = fmt.Fprintf(&text, "%d answers in %s, %.0f a second: %d granted, %d refused\n", answers,
 		showDuration(took), rate, r.granted, r.refused)
-	for code, count := range r.failures {
-		_, _ = fmt.Fprintf(&text, "%d failures: %s\n", count, code)
+	for _, failure := range failures {
+		_, _ = fmt.Fprintln(&text, failure)
 	}
 	for _, p := range percentiles {
 		at := time.Duration(r.times.ValueAtPercentile(p)) * time.Microsecond
@@ -247,4 +260,12 @@ func (o *loadOptions) print(out io.Writer, r *loadRun, took time.Duration) error
 	}
 	_, err := io.WriteString(out, text.String())
 	return err
+}
+
+// listFailures says how often requests have failed by what, in the order of the codes.
+func (r *loadRun) listFailures() (all []string) {
+	for _, code := range slices.Sorted(maps.Keys(r.failures)) {
+		all = append(all, fmt.Sprintf("%d failures: %s", r.failures[code], code))
+	}
+	return all
 }
