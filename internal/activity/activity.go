@@ -99,13 +99,17 @@ type figures struct {
 	size, used, holders, waiting int64
 	granted, refused             int64 // since the name began
 	closed                       bool
+	gone                         bool // there is no such name, which has counted nothing
 }
 
-// lookAt reads the figures of a name. ok is false if there is no such name, or the store does not answer.
+// lookAt reads the figures of a name. ok is false if the store does not answer.
 func (m *Monitor) lookAt(ctx context.Context, key gatehouse.Key) (f figures, ok bool) {
 	d, err := m.config.Gate.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpStats})
-	if err != nil || d.Outcome != gatehouse.Granted {
+	if err != nil {
 		return f, false
+	}
+	if d.Outcome != gatehouse.Granted {
+		return figures{gone: true}, true
 	}
 	return readFigures(key.Kind, d.Stats), true
 }

@@ -19,10 +19,11 @@ import (
 	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
-// A countedGate is a gate that counts the questions of a monitor.
+// A countedGate is a gate that counts the questions of a monitor, and answers none while it is away.
 type countedGate struct {
 	*gate.Gate
 	asked atomic.Int64
+	away  atomic.Bool
 }
 
 // Do implements [Gate].
@@ -30,6 +31,9 @@ func (g *countedGate) Do(
 	ctx context.Context, key gatehouse.Key, cmd gatehouse.Command,
 ) (gatehouse.Decision, error) {
 	g.asked.Add(1)
+	if g.away.Load() {
+		return gatehouse.Decision{}, gatehouse.Errorf(gatehouse.CodeUnavailable, "away")
+	}
 	return g.Gate.Do(ctx, key, cmd)
 }
 

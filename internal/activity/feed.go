@@ -273,8 +273,15 @@ func (m *Monitor) fillFrame(
 	m.feed.before = make(map[gatehouse.Key]earlier, len(keys))
 	for _, key := range keys {
 		figures, ok := found[key]
-		row := Row{Key: key, Gone: !ok}
-		if ok {
+		// Of a name that the store did not tell about, the next frame counts from what was known last.
+		if !ok {
+			if earlier, known := before[key]; known {
+				m.feed.before[key] = earlier
+			}
+			continue
+		}
+		row := Row{Key: key, Gone: true}
+		if !figures.gone {
 			row = m.rowSince(key, figures, before[key], now)
 		}
 		// A name that is not there has counted nothing, so that its first use is seen.

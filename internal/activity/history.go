@@ -210,14 +210,19 @@ type sampleTime struct {
 	length time.Duration
 }
 
-// addSample adds what a look has found.
+// addSample adds what a look has found. found is false if the store did not answer.
 func (t *track) addSample(number int, at sampleTime, f figures, found bool) {
 	now, length := at.now, at.length
 	s := &t.samples[number%samplesKept]
 	*s = sample{}
 	t.granted, t.refused = 0, 0
+	// A store that was away would seem to have counted everything since it is back.
+	if !found {
+		t.known = false
+		return
+	}
 	// Without an earlier look it is not known when the commands came that were counted.
-	if found && t.known {
+	if t.known {
 		granted, refused := f.since(t.before)
 		s.granted, s.refused = clampCount(granted), clampCount(refused)
 		t.granted, t.refused = perSecond(granted, length), perSecond(refused, length)
