@@ -33,6 +33,7 @@ func Budget(g Granter, want ...gatehouse.Member) *BudgetHandle {
 // Reserve takes an estimate of all limits as soon as they allow it, all or nothing. costs are those that
 // differ from the estimate of the handle. The error is as that of [Handle.Acquire].
 func (b *BudgetHandle) Reserve(ctx context.Context, costs ...gatehouse.MemberCost) (*Spending, error) {
+	// A copy, since the handle is used by many goroutines.
 	want := slices.Clone(b.want)
 	for _, cost := range costs {
 		i := slices.IndexFunc(want, func(m gatehouse.Member) bool { return m.Key == cost.Key })
@@ -45,6 +46,7 @@ func (b *BudgetHandle) Reserve(ctx context.Context, costs ...gatehouse.MemberCos
 	handle := Handle{Term: b.Term, Owner: b.Owner, what: &joint{
 		gate: b.gate, want: want, overrun: b.Overrun, onExpiry: b.OnExpiry,
 	}}
+	// A handle of its own for each, as the costs differ.
 	hold, err := handle.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -84,6 +86,7 @@ func (s *Spending) Release(costs ...gatehouse.MemberCost) error { return s.relea
 func (s *Spending) about(
 	ctx context.Context, op gatehouse.Op, costs []gatehouse.MemberCost,
 ) (gatehouse.GrantDecision, error) {
+	// After it is lost, its slots may be another's, and what is spent does not belong to it.
 	if err := s.Err(); err != nil {
 		return gatehouse.GrantDecision{}, err
 	}
@@ -95,6 +98,7 @@ func (s *Spending) failureOf(d *gatehouse.GrantDecision) error {
 	switch d.Outcome {
 	case gatehouse.Granted:
 		return nil
+	// The server has ended the grant, whatever the clock of this program says.
 	case gatehouse.Missing:
 		return s.lostError(d.Message)
 	}

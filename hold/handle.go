@@ -66,6 +66,7 @@ func (h *Handle) Do(ctx context.Context, work func(ctx context.Context) error) (
 		return err
 	}
 	within, cancel := context.WithCancelCause(hold.Context())
+	// The context of a hold does not end with ctx, and that of work has to.
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer func() {
 		stop()
@@ -88,6 +89,7 @@ func (h *Handle) acquireWithin(
 	ctx context.Context, wait time.Duration,
 ) (hold *Hold, ok bool, err error) {
 	for {
+		// Each try has a key of its own: what an earlier one may still be granted is given back by its key.
 		hold = &Hold{what: h.what, key: rand.Text(), term: h.term()}
 		sent := time.Now()
 		a, err := h.what.acquire(ctx, h, ask{key: hold.key, wait: wait})

@@ -84,6 +84,7 @@ func (h *Hold) Err() error {
 // start makes the hold one that lasts for so long from when its request was sent.
 func (h *Hold) start(ctx context.Context, sent time.Time, lasts time.Duration) {
 	h.ctx, h.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	// Both timers may fire at once, and have to find each other.
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.setEnd(sent, lasts)
@@ -105,6 +106,7 @@ func (h *Hold) checkEnd() {
 	if h.failure != nil || h.left {
 		return
 	}
+	// A renewal may have moved the end after the timer had fired.
 	if left := time.Until(h.end); left > 0 {
 		h.ender.Reset(left)
 		return
@@ -137,6 +139,7 @@ func (h *Hold) renewOnce() {
 		h.mu.Unlock()
 		return
 	}
+	// Under the lock: a release either waits for this renewal, or keeps it from beginning.
 	h.renewals.Add(1)
 	defer h.renewals.Done()
 	h.mu.Unlock()
@@ -147,7 +150,9 @@ func (h *Hold) renewOnce() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	// It has ended meanwhile, and its timers must stay stopped.
 	case h.failure != nil || h.left:
+	// Nobody knows whether it was renewed. Until its end by the clock it is held.
 	case err != nil:
 		h.last = err
 		h.renewer.Reset(h.term / againPart)
@@ -168,6 +173,7 @@ func (h *Hold) confirm(ctx context.Context) (sent time.Time, a holdAnswer, err e
 	defer cancel()
 	for {
 		sent = time.Now()
+		// A server that hangs must not use up the term, of which the holder would have nothing left.
 		once, cancelOnce := context.WithTimeout(within, h.term/waitPart)
 		a, err = h.what.renew(once, h)
 		cancelOnce()
@@ -182,6 +188,7 @@ const maxGiveBack = 5 * time.Second
 
 // giveBack releases in the background what an acquire that failed may have been granted.
 func (h *Hold) giveBack(err error) {
+	// Such an error says that nothing was granted.
 	if code := gatehouse.CodeOf(err); code == gatehouse.CodeInvalid || code == gatehouse.CodeExhausted {
 		return
 	}
@@ -206,6 +213,7 @@ func (h *Hold) releaseOnce(costs []gatehouse.MemberCost) error {
 		h.ender.Stop()
 		h.renewer.Stop()
 		h.mu.Unlock()
+		// Before the server is told: the work has to end before another one can be granted it.
 		h.cancel(errReleased)
 		// A renewal that is under way ends with its context.
 		h.renewals.Wait()
@@ -224,6 +232,7 @@ func (h *Hold) tellRelease(end time.Time, costs []gatehouse.MemberCost) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(h.ctx), min(time.Until(end), maxGiveBack))
 	defer cancel()
 	for tries := 0; ; tries++ {
+		// One try may hang, and there is time for several.
 		once, cancelOnce := context.WithTimeout(ctx, h.term/waitPart)
 		a, err := h.what.release(once, h, costs)
 		cancelOnce()
@@ -233,6 +242,7 @@ func (h *Hold) tellRelease(end time.Time, costs []gatehouse.MemberCost) error {
 		// One that was not answered may have been it.
 		case err == nil && a.outcome == gatehouse.Conflict && tries > 0:
 			return nil
+		// The first answer of all says so: it was lost before, and the server has told nobody yet.
 		case err == nil && (a.outcome == gatehouse.Conflict || a.outcome == gatehouse.Missing):
 			return h.lostError(a.message)
 		case err == nil:

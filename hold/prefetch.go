@@ -24,6 +24,8 @@ func (p *prefetched) take(n int64) bool {
 	if time.Since(p.began) >= p.lasts {
 		return false
 	}
+	// Compared and swapped, as an Add beyond what is left could
+	// refuse another caller until it is taken back.
 	for {
 		left := p.left.Load()
 		if left < n {
@@ -45,6 +47,7 @@ func (l *LimiterHandle) window() time.Duration {
 	case 0:
 	case 1:
 		limit = l.rule.Limits.At(0)
+	// Each of several limits has a window of its own.
 	default:
 		return 0
 	}
@@ -71,6 +74,7 @@ func (l *LimiterHandle) fetchFor(ctx context.Context, n int64) (ok bool, err err
 		return false, nil
 	}
 	select {
+	// One fetches at a time. The others wait for what it brings.
 	case l.fetching <- struct{}{}:
 		defer func() { <-l.fetching }()
 	case <-ctx.Done():
@@ -84,6 +88,7 @@ func (l *LimiterHandle) fetchFor(ctx context.Context, n int64) (ok bool, err err
 	l.retire(old)
 	size := l.Prefetch
 	for range fetchTries {
+		// A chunk of no more than n leaves nothing to keep.
 		if l.closed.Load() || size <= n {
 			return false, nil
 		}
@@ -114,6 +119,7 @@ func (l *LimiterHandle) fetchOnce(
 	ctx context.Context, gate Granter, size int64,
 ) (gatehouse.GrantDecision, *prefetched, error) {
 	p := &prefetched{began: time.Now(), id: rand.Text(), size: size}
+	// Clipped, since the limit may be smaller than Prefetch. With an id it can be given back unseen.
 	d, err := gate.DoGrant(ctx, gatehouse.GrantCommand{
 		Op: gatehouse.OpAcquire, ID: p.id, Expires: max(l.window(), gatehouse.MinRemembered),
 		Want:  []gatehouse.Member{{Key: l.key, Rule: l.rule, Cost: size, Clip: true}},
@@ -139,6 +145,7 @@ func (l *LimiterHandle) putDown(p *prefetched, d *gatehouse.Decision, n int64) {
 	p.size = min(p.size, d.Limit) // clipped
 	p.left.Store(p.size - n)
 	l.chunk.Store(p)
+	// The window is as good as over: what the caller does not use goes back.
 	if p.lasts <= 0 {
 		l.retire(p)
 		return
@@ -156,6 +163,7 @@ const (
 func (l *LimiterHandle) watch(p *prefetched, idle time.Duration, before int64) {
 	time.AfterFunc(max(idle, time.Millisecond), func() {
 		left := p.left.Load()
+		// Given back already. Nothing stops this timer, which is the last.
 		if left < 0 {
 			return
 		}
@@ -172,7 +180,10 @@ func (l *LimiterHandle) retire(p *prefetched) {
 	if p == nil {
 		return
 	}
+	// Another one may have taken its place.
 	l.chunk.CompareAndSwap(p, nil)
+	// Several may retire it: the one that finds its tokens gives them
+	// back, and no caller takes any of them since.
 	if left := p.left.Swap(-1); left >= 0 {
 		l.giveBack(p, p.size-left)
 	}
