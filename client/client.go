@@ -96,6 +96,7 @@ func New(config Config) (*Client, error) {
 	config.Timeout = cmp.Or(config.Timeout, defaultTimeout)
 	c := &Client{config: config, askHeader: newAskHeader(config.Token)}
 	c.bodies.New = func() any { return new(bytes.Buffer) }
+	// All are read now, so that a mistake shows at the start, and not when the first server fails.
 	for _, address := range config.Addresses {
 		e, err := newEndpoint(address, config.TLS != nil)
 		if err != nil {
@@ -103,6 +104,7 @@ func New(config Config) (*Client, error) {
 		}
 		c.endpoints = append(c.endpoints, e)
 	}
+	// Close closes only this one: a caller's own may carry other requests, too.
 	if config.Transport == nil {
 		c.own = newTransport(config.Timeout)
 		c.own.TLSClientConfig = config.TLS.Clone()
@@ -144,6 +146,7 @@ func (c *Client) Do(
 	if err := checkCommand(key, &cmd); err != nil {
 		return gatehouse.Decision{}, err
 	}
+	// What is held ends soon: a renew and a release are sent to a server that has failed before, too.
 	r := exchange{
 		subject: key.String(), op: cmd.Op, repeatable: isRepeatable(key.Kind, &cmd),
 		urgent: cmd.Op == gatehouse.OpRenew || cmd.Op == gatehouse.OpRelease,
@@ -155,6 +158,7 @@ func (c *Client) Do(
 	err := c.sendExchange(ctx, &r, func(wait time.Duration) message {
 		return commandMessage(key, &cmd, wait)
 	}, func(a *reply) error {
+		// An answer that came before it, and could not be read, may have left some of its figures.
 		d = gatehouse.Decision{}
 		return readDecision(key, &cmd, a, &d)
 	})
@@ -174,6 +178,7 @@ func checkCommand(key gatehouse.Key, cmd *gatehouse.Command) error {
 		return err
 	}
 	var unsaid string
+	// Refused here, since a server would never see it, and answer another question.
 	switch {
 	case key.Kind == gatehouse.Grant:
 		unsaid = "a grant is asked for by DoGrant"

@@ -35,6 +35,7 @@ func commandMessage(key gatehouse.Key, cmd *gatehouse.Command, wait time.Duratio
 	if encoded := url.PathEscape(key.Name); encoded != key.Name {
 		m.rawPath = "/v1/" + key.Kind.String() + "/" + encoded + op
 	}
+	// Only with details is the answer JSON with all figures.
 	p.addText("details", "true")
 	m.query = string(p)
 	if len(m.query) > longestQuery {
@@ -77,6 +78,7 @@ func upMillis(d time.Duration) int64 {
 
 // addCommand adds what a command says beyond its name and operation.
 func (p *parameters) addCommand(kind gatehouse.Kind, cmd *gatehouse.Command, wait time.Duration) {
+	// Always told: without it a server lets a request wait forever, and a zero MaxWait means not at all.
 	if cmd.Op.Waits() {
 		p.addMillis("maxwait", wait)
 	}
@@ -91,6 +93,7 @@ func (p *parameters) addCommand(kind gatehouse.Kind, cmd *gatehouse.Command, wai
 		p.addIfAny("message", cmd.Message)
 	case gatehouse.OpCount:
 		p.addNumber("amount", cmd.Amount)
+	// A limiter is reset as a whole, and has no value.
 	case gatehouse.OpReset:
 		if kind == gatehouse.Counter {
 			p.addNumber("value", cmd.Amount)
@@ -99,6 +102,7 @@ func (p *parameters) addCommand(kind gatehouse.Kind, cmd *gatehouse.Command, wai
 		p.addMillis("expires", cmd.Expires)
 	case gatehouse.OpFeedback:
 		p.addFeedback(cmd.Feedback)
+	// None of these has a cost, a limit or an end.
 	case gatehouse.OpEvict, gatehouse.OpBump, gatehouse.OpClose, gatehouse.OpHolders, gatehouse.OpWaiters:
 		p.addOperator(cmd)
 		return
@@ -166,6 +170,8 @@ func (p *parameters) addOperator(cmd *gatehouse.Command) {
 		} else if cmd.Fence != 0 {
 			p.addText("after", gatehouse.WaiterID(cmd.Fence))
 		}
+		// With any other amount a gate lists as many as it does by
+		// itself, which a server does without a limit.
 		if cmd.Amount >= 1 && cmd.Amount <= gatehouse.MaxListed {
 			p.addNumber("limit", cmd.Amount)
 		}
@@ -178,6 +184,7 @@ func (p *parameters) addFeedback(f *gatehouse.Feedback) {
 	if f.RetryAfter > 0 {
 		p.addMillis("retry-after", f.RetryAfter)
 	}
+	// What remains says something only together with the time at which that ends.
 	if f.Reset > 0 {
 		p.addNumber("remaining", f.Remaining)
 		p.addMillis("reset", f.Reset)
@@ -215,6 +222,7 @@ func appendRuleParts(parts []rulePart, kind gatehouse.Kind, r *gatehouse.Rule) [
 		return parts
 	}
 	switch {
+	// The list has the sizes and the intervals, and a server refuses a second way to say them.
 	case r.Limits.Len() > 0:
 		parts = append(parts, rulePart{name: "limits", word: r.Limits.String()})
 	case r.Calendar != gatehouse.NoCalendar:
@@ -224,6 +232,7 @@ func appendRuleParts(parts []rulePart, kind gatehouse.Kind, r *gatehouse.Rule) [
 		parts = append(parts, rulePart{name: "size", numeral: r.Size},
 			rulePart{name: "interval", numeral: upMillis(r.Interval)})
 	}
+	// Without a burst a server takes one less than the size.
 	if kind == gatehouse.GCRA && r.Limits.Len() == 0 && r.Burst != max(0, r.Size-1) {
 		parts = append(parts, rulePart{name: "burst", numeral: r.Burst})
 	}

@@ -77,6 +77,7 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 	var told decisionJSON
 	told.RetryAfter = -1 // a kind without a limit does not tell when
 	if !scanDecision(a.body, &told) {
+		// scanDecision may have set some of it before it met what it does not read.
 		told = decisionJSON{}
 		told.RetryAfter = -1
 		if err := json.Unmarshal(a.body, &told); err != nil {
@@ -90,6 +91,7 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 	}
 	d.Outcome = outcome
 	d.Message = told.messageOf(key, cmd)
+	// Such an answer is about the command, and has no figures.
 	if outcome > gatehouse.Granted {
 		return nil
 	}
@@ -98,6 +100,7 @@ func readDecision(key gatehouse.Key, cmd *gatehouse.Command, a *reply, d *gateho
 		// The canonical form of RateLimit-Policy: Get would make any other canonical first, which allocates.
 		d.Interval = policyWindow(a.header.Get("Ratelimit-Policy"))
 	}
+	// It is not told with a grant, and was read as Forever.
 	if outcome == gatehouse.Granted {
 		d.RetryAfter = 0
 	}
@@ -123,6 +126,7 @@ func (j *decisionJSON) messageOf(key gatehouse.Key, cmd *gatehouse.Command) stri
 	switch j.Outcome {
 	case gatehouse.Granted.String():
 		return j.Message
+	// A gate says nothing beyond the outcome.
 	case gatehouse.Missing.String():
 		return ""
 	}
@@ -165,6 +169,7 @@ func (j *figuresJSON) fill(d *gatehouse.Decision) {
 		}
 		d.Windows = append(d.Windows, window)
 	}
+	// A gate has none while no feedback is in force.
 	if j.PausedWith != 0 || j.AdoptedFor != 0 {
 		d.Reported = &gatehouse.Reported{
 			Status: j.PausedWith, By: j.PausedBy,
@@ -177,10 +182,12 @@ func (j *figuresJSON) fill(d *gatehouse.Decision) {
 // readStats reads statistics in their order. A number is an int64, null the zero time, and all else a text.
 func readStats(text []byte) (stats []gatehouse.Stat, err error) {
 	d := json.NewDecoder(bytes.NewReader(text))
+	// A float64 would lose digits of a number above 2^53.
 	d.UseNumber()
 	if _, err = d.Token(); err != nil { // the brace
 		return nil, err
 	}
+	// Token by token, since a map would lose the order.
 	for d.More() {
 		name, err := d.Token()
 		if err != nil {
@@ -236,6 +243,7 @@ func problemOf(subject string, a *reply) error {
 	if json.Unmarshal(a.body, &told) == nil && told.Code != "" {
 		return told.failure()
 	}
+	// A proxy in between, say, has a page of its own.
 	return gatehouse.Errorf(gatewayCodes[a.status], "%s: the server answered status %d: %s", subject,
 		a.status, textOf(a.body))
 }

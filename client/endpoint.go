@@ -43,11 +43,13 @@ func newEndpoint(address string, secure bool) (*endpoint, error) {
 		text = "http://" + text
 	}
 	u, err := url.Parse(text)
+	// A path or a query of the address would be lost, as each request has its own.
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" ||
 		u.Path != "" && u.Path != "/" || u.RawQuery != "" || u.User != nil {
 		return nil, gatehouse.Errorf(gatehouse.CodeInvalid,
 			"address %q makes no sense, want one such as localhost:5505 or https://gate.example", address)
 	}
+	// With a scheme it is a URL, whose port is that of the scheme.
 	if u.Port() == "" && !strings.Contains(address, "://") {
 		u.Host += ":5505"
 	}
@@ -95,6 +97,7 @@ func (e *endpoint) noteOutcome(now time.Time, o endpointOutcome, probe bool) {
 	switch {
 	case e.pause == 0 && e.failures >= breakAfter:
 		e.pause = firstPause
+	// Only the request that is to find out moves the pause: others were sent before it opened.
 	case probe:
 		e.pause = min(max(2*e.pause, firstPause), longestPause)
 	default:

@@ -60,6 +60,7 @@ func (c *Client) sendExchange(
 		e := c.endpoints[at]
 		ok, probe := e.admitRequest(time.Now(), r.urgent)
 		if !ok {
+			// What another server has failed with just now says more.
 			failure = cmp.Or(failure, r.failedAt(e, errPaused))
 			continue
 		}
@@ -67,6 +68,7 @@ func (c *Client) sendExchange(
 		within, cancel := c.limitAttempt(ctx, wait, tries-i)
 		outcome, err := c.sendMessage(within, e, build(wait), read)
 		cancel()
+		// The connection was closed because the caller has left, which is no failure of the server.
 		if err != nil && outcome != outcomeAnswered && ctx.Err() != nil {
 			outcome = outcomeAbandoned
 		}
@@ -115,6 +117,7 @@ func (r *exchange) timeToWait(ctx context.Context, waited time.Duration) time.Du
 		return 0
 	}
 	if wait != gatehouse.Forever {
+		// Never 0, with which the command would not wait at all.
 		wait = max(time.Millisecond, wait-waited)
 	}
 	end, limited := ctx.Deadline()
@@ -134,6 +137,7 @@ func (r *exchange) timeToWait(ctx context.Context, waited time.Duration) time.Du
 func (c *Client) limitAttempt(
 	ctx context.Context, wait time.Duration, tries int,
 ) (context.Context, context.CancelFunc) {
+	// Only the context ends it. A server that is gone is noticed by the keep-alive of the connection.
 	if wait == gatehouse.Forever {
 		return ctx, func() {}
 	}
@@ -170,6 +174,7 @@ func (c *Client) sendMessage(
 		URL: &url.URL{Scheme: e.scheme, Host: e.host, Path: m.path, RawPath: m.rawPath, RawQuery: m.query},
 	}).WithContext(ctx)
 	if m.body != nil {
+		// Requests without a body share theirs, which must not change.
 		request.Header = c.askHeader.Clone()
 		request.Header.Set("Content-Type", m.contentType)
 		if m.tell != nil {
@@ -183,6 +188,7 @@ func (c *Client) sendMessage(
 	}
 	response, err := c.config.Transport.RoundTrip(request)
 	if err != nil {
+		// Without a connection nothing was sent, so that any request may go to another server.
 		if failed, ok := errors.AsType[*net.OpError](err); ok && failed.Op == "dial" {
 			return outcomeUnsent, err
 		}
@@ -196,6 +202,7 @@ func (c *Client) sendMessage(
 		}
 		return readReply(&outcome, read)
 	}
+	// The buffer serves other answers afterwards: read must not keep any part of it.
 	room := c.bodies.Get().(*bytes.Buffer)
 	room.Reset()
 	_, err = room.ReadFrom(io.LimitReader(response.Body, maxReply))
@@ -212,6 +219,7 @@ func (c *Client) sendMessage(
 // readReply has an answer read, and says how the request went.
 func readReply(answer *reply, read func(*reply) error) (endpointOutcome, error) {
 	err := read(answer)
+	// The server cannot decide at present, and another one perhaps can. All other errors are answers.
 	if code := gatehouse.CodeOf(err); err != nil &&
 		(code == gatehouse.CodeUnavailable || code == gatehouse.CodeTimeout) {
 		return outcomeFailed, err

@@ -22,11 +22,13 @@ func (c *Client) Explain(ctx context.Context, id string) (text []byte, found boo
 		path := "/v1/decisions/" + id
 		return message{method: http.MethodGet, path: path, rawPath: path}
 	}, func(a *reply) error {
+		// A copy, as the body is gone once it was read.
 		text, found = slices.Clone(a.body), a.status == http.StatusOK
 		if found {
 			return nil
 		}
 		failure := problemOf(r.subject, a)
+		// No failure of this server: another one may have refused it.
 		if a.status == http.StatusNotFound {
 			text = []byte(failure.Error())
 			return nil

@@ -48,6 +48,7 @@ func readEvents(from io.Reader, header http.Header, tell func(LinePlace)) (reply
 		}
 		data, ok := bytes.CutPrefix(line, []byte("data: "))
 		switch {
+		// A blank line ends an event, and a comment only keeps the connection open.
 		case !ok:
 		case name == "waiting":
 			// The event has the name as a member of an answer has it, and the rest as a list of waiters.

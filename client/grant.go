@@ -36,6 +36,7 @@ func (c *Client) askGrant(
 		r.maxWait = cmd.MaxWait // sent twice it might be taken twice
 	case gatehouse.OpRelease:
 		r.urgent = true
+	// A renew, a settle and a peek: sent twice they do what they do once.
 	default:
 		r.repeatable, r.urgent = true, true
 	}
@@ -65,6 +66,7 @@ func checkGrant(cmd *gatehouse.GrantCommand) error {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: over HTTP there is no %s of several names", cmd,
 			cmd.Op)
 	}
+	// Rounded to milliseconds it would be another limit than the program goes by.
 	for i := range cmd.Want {
 		if m := &cmd.Want[i]; m.Key.Kind.Limiter() && !isWholeMillis(&m.Rule) {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "%s: over HTTP Interval and Guard have whole "+
@@ -89,15 +91,18 @@ func grantMessage(cmd *gatehouse.GrantCommand, wait time.Duration) message {
 	} else {
 		path += "/" + cmd.Op.String()
 	}
+	// Only these wait. It may be less than MaxWait, as the context may end before.
 	if cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpTopUp {
 		o.addNumber("maxwait", upMillis(wait))
 	}
+	// Without a length a renew is for as long as the grant was acquired for.
 	if (cmd.Op == gatehouse.OpAcquire || cmd.Op == gatehouse.OpRenew) && cmd.Expires > 0 {
 		o.addNumber("expires", upMillis(cmd.Expires))
 	}
 	if cmd.Fence != 0 {
 		o.addRaw("fence", strconv.AppendUint(nil, cmd.Fence, 10))
 	}
+	// Here names are members of the object themselves, as in {"gcra/api":5}.
 	for _, cost := range cmd.Costs {
 		o.addNumber(cost.Key.String(), cost.Cost)
 	}
@@ -170,6 +175,7 @@ func memberText(m *gatehouse.Member) []byte {
 	case m.Key.Kind.Limiter():
 		var room [mostRuleParts]rulePart
 		for _, part := range appendRuleParts(room[:0], m.Key.Kind, &m.Rule) {
+			// The server tells numbers from texts, as JSON does.
 			if part.word != "" {
 				o.addText(part.name, part.word)
 			} else {
@@ -238,6 +244,7 @@ func readGrant(cmd *gatehouse.GrantCommand, a *reply, d *gatehouse.GrantDecision
 		return notUnderstood(cmd.String(), a.body, err)
 	}
 	d.Outcome, d.ID, d.Fence = gatehouse.Granted, told.ID, told.Fence
+	// A release that was granted has ended it, also where the answer does not say so.
 	d.Ended = told.Ended || cmd.Op == gatehouse.OpRelease
 	d.ExpiresAfter = fromMillis(told.ExpiresIn)
 	d.Want = told.Want.decisions(gatehouse.Granted)
@@ -251,6 +258,7 @@ func readGrantProblem(cmd *gatehouse.GrantCommand, a *reply, d *gatehouse.GrantD
 		return problemOf(cmd.String(), a)
 	}
 	switch outcome := outcomes[told.Code]; {
+	// The zero outcome. Why it was refused is said by its names.
 	case told.Code == gatehouse.Refused.String():
 	case outcome == gatehouse.Conflict, outcome == gatehouse.Deleted, outcome == gatehouse.Missing,
 		outcome == gatehouse.Invalid:
@@ -259,6 +267,7 @@ func readGrantProblem(cmd *gatehouse.GrantCommand, a *reply, d *gatehouse.GrantD
 		return told.failure()
 	}
 	d.Want = told.Want.decisions(gatehouse.Granted)
+	// An answer may tell only of the name that decided it.
 	if told.Binding != nil && d.Want == nil {
 		d.Want = wantedJSON{*told.Binding}.decisions(gatehouse.Granted)
 	}
@@ -267,6 +276,7 @@ func readGrantProblem(cmd *gatehouse.GrantCommand, a *reply, d *gatehouse.GrantD
 			d.Binding = i
 		}
 	}
+	// Nobody knows when, unless the answer says so.
 	if d.Outcome == gatehouse.Refused {
 		d.RetryAfter = gatehouse.Forever
 	}

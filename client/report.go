@@ -96,6 +96,7 @@ func readReport(key gatehouse.Key, body []byte) (*gatehouse.Report, error) {
 	report := &gatehouse.Report{
 		Limit: told.Size, Used: told.Held, Closed: told.Closed.closing(), Total: told.Total, Next: told.Next,
 	}
+	// A time that is missing is not known, and one of -1 has no end: both are Forever.
 	for i := range told.Holders {
 		h := &told.Holders[i]
 		report.Holders = append(report.Holders, gatehouse.HolderEntry{
@@ -173,6 +174,7 @@ func readNames[T any](ctx context.Context, c *Client, list namesQuery, most int)
 			Names []T    `json:"names"`
 			Next  string `json:"next"`
 		}
+		// A server lists maxListed at most, and says where the next part begins.
 		list.limit = most - len(all)
 		if err := c.readList(ctx, &list, &page); err != nil {
 			return nil, err

@@ -16,6 +16,7 @@ func scanDecision(body []byte, told *decisionJSON) (ok bool) {
 			return false
 		}
 		rest = rest[1:]
+		// A text is read first, since it may have commas and braces in it.
 		if len(rest) > 0 && rest[0] == '"' {
 			value, rest, ok = scanText(rest)
 			ok = ok && told.setText(string(name), string(value))
@@ -30,6 +31,7 @@ func scanDecision(body []byte, told *decisionJSON) (ok bool) {
 		if !ok || len(rest) == 0 {
 			return false
 		}
+		// With anything behind the object it is no answer, which encoding/json then says.
 		if rest[0] == '}' {
 			return len(rest) == 1
 		}
@@ -45,6 +47,7 @@ func scanText(from []byte) (text, rest []byte, ok bool) {
 		return nil, nil, false
 	}
 	for i := 1; i < len(from); i++ {
+		// What is not plain ASCII would need decoding, which encoding/json does.
 		switch c := from[i]; {
 		case c == '"':
 			return from[1:i], from[i+1:], true
@@ -77,6 +80,7 @@ func (j *decisionJSON) setNumber(name string, value []byte) (ok bool) {
 	if name == "granted" { // the outcome says the same
 		return true
 	}
+	// A fencing token has 64 bits, and no sign.
 	if name == "fence" {
 		n, err := strconv.ParseUint(string(value), 10, 64)
 		j.Fence = n

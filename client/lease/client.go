@@ -206,6 +206,7 @@ func (c *Client) Resource(id string, wants float64, priority int64) (*Resource, 
 	r := newResource(c, id, priority, c.config.Fallback)
 	c.resources[id] = r
 	c.holder.Want(id, priority, wants)
+	// It is asked for within a second, before the alarm that was set for the others.
 	c.setAlarm()
 	return r, nil
 }
@@ -218,6 +219,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.mu.Lock()
 	if !c.closed {
 		c.closed = true
+		// For the last release: the context of all other requests ends here.
 		c.closeCtx = ctx
 		c.alarm.Stop()
 		// Callers that wait on a limiter return now, and not only after the last request.

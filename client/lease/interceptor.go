@@ -36,6 +36,7 @@ func StreamInterceptor(limiter Waiter) grpc.StreamClientInterceptor {
 
 // statusOf returns the error as callers of gRPC expect it.
 func statusOf(err error) error {
+	// ErrClosed, since nothing can be had any more, and errors of Waiters of other packages.
 	code := codes.Unavailable
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -155,6 +155,7 @@ func (l *line) leaveLine(ticket *list.Element) {
 	wasFirst := l.queue.Front() == ticket
 	l.queue.Remove(ticket)
 	l.waiting.Add(-1)
+	// All others still have somebody in front of them.
 	if wasFirst {
 		l.wakeFirstLocked()
 	}

@@ -30,6 +30,7 @@ func (c *Client) sendRequests(running context.Context) {
 		}
 		// Each Release receives its own result, so the error is of no use here.
 		_ = c.sendReleases(running)
+		// There may be none: a wake-up is also for releases, and one may be left over.
 		if requests := c.dueRequests(); requests != nil {
 			reply, err := c.servers.requestCapacity(running, requests)
 			c.onReply(running, reply, err)

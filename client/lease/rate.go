@@ -141,6 +141,7 @@ func (r *RateLimiter) Allow() bool {
 		return false
 	}
 	p := r.currentLimit()
+	// All or nothing takes no token, so that there is no line to stand behind.
 	if p.limiter == nil {
 		return p.unlimited
 	}
@@ -163,6 +164,7 @@ func (r *RateLimiter) WaitN(ctx context.Context, n int64) error {
 	switch {
 	case n < 0:
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "wait for %d, want 0 and more", n)
+	// More than one may be more than can go at once, which only the line lets through in pieces.
 	case n == 0 || n == 1 && r.Allow():
 		return nil
 	}
@@ -225,6 +227,7 @@ func (r *RateLimiter) admitPiece(arrived time.Time, n int64) (gone int64, again 
 	if wait := r.reserved.Delay(); wait > 0 {
 		return 0, wait
 	}
+	// It is used up. The next piece, or the next in line, gets another one.
 	r.reserved = nil
 	return r.reservedN, 0
 }

@@ -107,6 +107,7 @@ func (r *Resource) Release(ctx context.Context) error {
 		c.mu.Unlock()
 		return nil
 	}
+	// At once, whatever the server answers: from here on nothing may be used.
 	r.endResource()
 	delete(c.resources, r.id)
 	// Without a lease there is nothing to give back, and nothing to wait for.
@@ -119,7 +120,6 @@ func (r *Resource) Release(ctx context.Context) error {
 	c.releases = append(c.releases, pendingRelease{r.id, done})
 	c.mu.Unlock()
 	c.wakeLoop()
-	// Only the lock's holder sends, so the channel has room once its old value is out.
 	select {
 	case err := <-done:
 		return err
@@ -144,6 +144,7 @@ func (r *Resource) publishChange(c lease.AmountChange) {
 	case <-r.changes: // not read, and out of date
 	default:
 	}
+	// Only the lock's holder sends, so the channel has room once its old value is out.
 	r.changes <- c.Amount
 	next := make(chan struct{})
 	close(*r.changed.Swap(&next))
@@ -164,6 +165,7 @@ func isClosed(c <-chan struct{}) bool {
 
 // endResource makes the resource worth nothing, for good. It is called once, with the client's lock held.
 func (r *Resource) endResource() {
+	// Before the channels are closed, so that a reader which is woken finds it.
 	r.amount.Store(0)
 	r.leased.Store(false)
 	close(r.done)

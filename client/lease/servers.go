@@ -121,6 +121,7 @@ func (s *servers) findMaster(ctx context.Context) error {
 	return s.callMaster(ctx, "Discovery",
 		func(ctx context.Context, at doormanpb.CapacityClient) (*doormanpb.Mastership, error) {
 			response, err := at.Discovery(ctx, &doormanpb.DiscoveryRequest{})
+			// The master has answered, which a call says by nil.
 			if err != nil || response.GetIsMaster() {
 				return nil, err
 			}
