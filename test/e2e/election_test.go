@@ -275,6 +275,7 @@ func pester(t *testing.T, servers trio) (answered func() (granted, sent int64)) 
 				default:
 					sent.Add(1)
 				}
+				shared().passes(t, pause)
 			}
 		})
 	}

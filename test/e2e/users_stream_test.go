@@ -86,6 +86,7 @@ func (s *tenantServer) comeAndGo(ctx context.Context, t *testing.T, user string)
 			}
 			wantOwn(t, user, request[1], text)
 		}
+		shared().passes(t, pause)
 	}
 }
 

@@ -271,6 +271,10 @@ func until(t *testing.T, what string, holds func() bool) {
 	await.True(t, what, holds)
 }
 
+// pause is how long those wait between two requests who ask as long as a test lasts: without it they would
+// take all processors from the tests beside them.
+const pause = 5 * time.Millisecond
+
 // passes returns when so much time has passed by the clock of the server: it waits for an event that is not
 // sent.
 func (s *server) passes(t *testing.T, d time.Duration) {
