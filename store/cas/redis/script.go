@@ -51,10 +51,11 @@ const (
 	moreMark = "+"
 )
 
-// readOnlyMark stands before the nonce of a record that swap.lua is only to read, and noNonce is one that no
-// record has.
+// What swap.lua finds before the nonce of a record that it is only to read, and before the expiry of one.
+// noNonce is a nonce that no record has.
 const (
 	readOnlyMark = "r"
+	expiryMark   = "e"
 	noNonce      = 1<<64 - 1
 )
 
@@ -99,8 +100,10 @@ func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCa
 	r := b.calls.Get().(*scriptCall)
 	r.key, r.script = b.names.recordKey(key), b.swap
 	switch {
-	case isPlain(change):
+	case replacesPlainly(change) && change.Kept:
 		r.arguments = append(r.arguments[:0], rueidis.BinaryString(change.Next))
+	case replacesPlainly(change) && change.Keep != gatehouse.Forever:
+		r.arguments = append(r.arguments[:0], expiryArgument(change), rueidis.BinaryString(change.Next))
 	case change.Read:
 		r.arguments = append(r.arguments[:0], readArgument(change))
 	default:
@@ -111,13 +114,18 @@ func (b *Backend) newCall(key gatehouse.Key, change *cas.RecordChange) *scriptCa
 	return r
 }
 
-// isPlain reports whether a change only replaces a record, so that the scripts need nothing but the new one:
-// it has the nonce of the old one behind its own.
-func isPlain(change *cas.RecordChange) bool {
+// replacesPlainly reports whether a change only replaces a record, so that the scripts need nothing but the
+// new one and its expiry: it has the nonce of the old one behind its own.
+func replacesPlainly(change *cas.RecordChange) bool {
 	const before, plainForm = cas.NonceAt + nonceSize + 1, 1
-	return change.Kept && change.If != 0 && !change.Read && !hasMore(change) &&
+	return change.If != 0 && !change.Read && !hasMore(change) &&
 		len(change.Next) >= before+nonceSize && change.Next[0] == plainForm &&
 		binary.BigEndian.Uint64(change.Next[before:]) == change.If
+}
+
+// expiryArgument is the argument of swap.lua that says for how long a record is kept.
+func expiryArgument(change *cas.RecordChange) string {
+	return string(strconv.AppendInt([]byte(expiryMark), keptMillis(change.Keep), 10))
 }
 
 // readArgument is the argument of swap.lua about a record that is only read.
@@ -236,10 +244,10 @@ func readReply(
 		return reply, nil
 	}
 	record := *answer
-	if unsettled, is := readUnsettled(answer); is {
-		return reply, &unsettled
-	}
 	if answer.IsArray() {
+		if unsettled, is := readUnsettled(answer); is {
+			return reply, &unsettled
+		}
 		record, reply.Claimed, err = readClaimed(answer)
 		if err != nil {
 			return reply, err

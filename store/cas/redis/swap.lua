@@ -2,8 +2,8 @@
 --
 -- KEYS   the records
 -- ARGV   for each of them one of these:
---        the new record, if it has the nonce of the one that it is to replace behind its own, and is kept for as
---        long as that
+--        the new record, if it has the nonce of the one that it is to replace behind its own. Before it, if it is
+--        not kept for as long as that one, an e and for how many milliseconds it is kept
 --        an r and the nonce of the record that is known, if it is only read; an r alone if none is known
 --        an empty one, and then what record.lua says of it
 --
@@ -12,7 +12,7 @@
 -- another server's claim is in the way; or the error, after which it has not changed: all that can be forbidden
 -- comes before the write. If it is 1 for all of them, only the time. An error instead of all that changed nothing
 -- at all.
-local READ = 114
+local READ, EXPIRY = 114, 101
 
 local function replace(key, at, more)
   if more then
@@ -46,10 +46,10 @@ local function swap(key, at)
 end
 
 -- Replaces a record that is, at first sight, not the one that was read.
-local function swapPlain(key, record, nonce)
-  local found = look(key, nonce, 'kept', '')
+local function swapPlain(key, record, nonce, keep)
+  local found = look(key, nonce, keep, '')
   if found == 1 then
-    put(key, record, 'kept')
+    put(key, record, keep)
   end
   return found
 end
@@ -58,17 +58,21 @@ local attempt, byte, sub = redis.pcall, string.byte, string.sub
 local answers, all, at = {now}, true, 1
 for i = 1, #KEYS do
   local key, what, answer = KEYS[i], args[at], 1
-  local form = byte(what)
+  local form, keep = byte(what), 'kept'
   at = at + 1
+  if form == EXPIRY then
+    form, keep, what = PLAIN, sub(what, 2), args[at]
+    at = at + 1
+  end
   -- Calling a function for each of the first two took a sixth of the script's time. If one of their commands
   -- fails, the function behind it meets the same error, and answers it.
   if form == PLAIN then
     local nonce = sub(what, 11, 18)
     if attempt('GETRANGE', key, '1', '8') == nonce then
-      local set = attempt('SET', key, what, 'KEEPTTL')
+      local set = keep == 'kept' and attempt('SET', key, what, 'KEEPTTL') or attempt('SET', key, what, 'PX', keep)
       answer = set.err and set or 1
     else
-      answer = try(swapPlain, key, what, nonce)
+      answer = try(swapPlain, key, what, nonce, keep)
     end
   elseif form == READ then
     local nonce = sub(what, 2)

@@ -82,7 +82,7 @@ func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *s
 	// Changes that only replace records need fewer arguments.
 	plain := true
 	for i := range changes {
-		plain = plain && isPlain(&changes[i])
+		plain = plain && replacesPlainly(&changes[i]) && changes[i].Kept
 	}
 	if !plain {
 		r.arguments[0] = moreMark + r.arguments[0]
