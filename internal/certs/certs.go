@@ -59,6 +59,7 @@ type material struct {
 func Open(files ServerFiles, now func() time.Time) (*Server, error) {
 	files.ClientAuth = cmp.Or(files.ClientAuth, AuthNone)
 	s := &Server{files: files, now: now}
+	// A server does not start with what it cannot use; only later the certificate before is there to stay.
 	m, err := s.read()
 	if err != nil {
 		return nil, err
@@ -85,6 +86,7 @@ func (s *Server) Config(protocols ...string) *tls.Config {
 		MinVersion: tls.VersionTLS12,
 		NextProtos: protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			// Connections that begin at the same time may each make it: all of them are the same.
 			m := s.inUse.Load()
 			known := last.Load()
 			if known == nil || known.of != m {
@@ -102,8 +104,10 @@ func (s *Server) configOf(m *material, protocols []string) *tls.Config {
 		MinVersion: tls.VersionTLS12, NextProtos: protocols, Certificates: []tls.Certificate{m.pair},
 	}
 	if s.files.ClientAuth == AuthNone {
+		// Clients that show nothing may resume their sessions.
 		return config
 	}
+	// Here and not in Config, so that a new file of authorities holds for the next connection.
 	config.ClientCAs = m.clientCAs
 	config.ClientAuth = tls.VerifyClientCertIfGiven
 	if s.files.ClientAuth == AuthRequire {
@@ -123,6 +127,7 @@ func (s *Server) reload() (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	// A folder also changes where files are only touched, or others lie in it: that is no news for the log.
 	changed = m.sum != s.inUse.Load().sum
 	if changed {
 		s.inUse.Store(m)
@@ -141,11 +146,14 @@ func (s *Server) read() (*material, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Files that are replaced one after the other may be of two versions here. Then they do not fit, and
+	// the second change has them read again.
 	m := new(material)
 	m.pair, err = tls.X509KeyPair(certText, keyText)
 	if err != nil {
 		return nil, fmt.Errorf("certificate %s with key %s: %w", f.Cert, f.Key, err)
 	}
+	// The one before may be valid for a while yet, and every client would refuse this one.
 	if now, end := s.now(), expiry(&m.pair); now.After(end) {
 		return nil, fmt.Errorf("certificate %s: it has expired at %s, want one that is valid",
 			f.Cert, end.UTC().Format(time.RFC3339))
@@ -161,6 +169,7 @@ func (s *Server) read() (*material, error) {
 			return nil, err
 		}
 	}
+	// The zero bytes keep a file that grows from looking like the next one that shrinks.
 	m.sum = sha256.Sum256(bytes.Join([][]byte{certText, keyText, caText}, []byte{0}))
 	return m, nil
 }
@@ -182,6 +191,7 @@ func expiry(pair *tls.Certificate) (end time.Time) {
 // parsePool returns the authorities in a text.
 func parsePool(path string, text []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
+	// An empty pool would refuse every certificate, with an error that names no file.
 	if !pool.AppendCertsFromPEM(text) {
 		return nil, fmt.Errorf("%s has no certificate in PEM form, want those of authorities", path)
 	}
@@ -225,6 +235,7 @@ func (f ClientFiles) CheckPair() error {
 // Latest returns what Config would return at the time of each call, or did last when the files could be used.
 // So it is for those who begin connections again and again.
 func (f ClientFiles) Latest() (func() *tls.Config, error) {
+	// The first reading is checked, as there is nothing before it to use instead.
 	config, err := f.Config()
 	if err != nil {
 		return nil, err
@@ -247,6 +258,7 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 		return nil, err
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	// Without RootCAs crypto/tls takes the authorities of the system.
 	if f.CA != "" && f.CA != SystemCA {
 		text, err := readFile(f.CA)
 		if err != nil {
@@ -260,6 +272,7 @@ func (f ClientFiles) Config() (*tls.Config, error) {
 	if f.Cert == "" {
 		return config, nil
 	}
+	// It is read here too, so that what does not fit is an error now, and not at the first connection.
 	pair, err := f.readPair()
 	if err != nil {
 		return nil, err
@@ -286,6 +299,7 @@ func (f ClientFiles) readPair() (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("key: %w", err)
 	}
+	// It checks that the key is that of the certificate.
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
 		return nil, fmt.Errorf("cert %s and key %s: %w", f.Cert, f.Key, err)

@@ -25,6 +25,7 @@ type Outgoing struct {
 func (o *Outgoing) paths() (all []string) {
 	for _, f := range o.Files {
 		for _, path := range []string{f.CA, f.Cert, f.Key} {
+			// The system's authorities are no file here: the library knows where they are.
 			if path != "" && path != SystemCA {
 				all = append(all, path)
 			}
@@ -40,6 +41,7 @@ func (o *Outgoing) check() error {
 		_, err := f.Config()
 		all = append(all, err)
 	}
+	// All of them, so that one look at the log is enough to mend every file.
 	return errors.Join(all...)
 }
 
@@ -52,6 +54,8 @@ func (o *Outgoing) Watch(ctx context.Context, again <-chan os.Signal, log *slog.
 		Again: again,
 		Read: func(asked bool) {
 			err := o.check()
+			// The reading is a check only. Connections read for themselves, and keep the last files that
+			// fit.
 			o.stale.Store(err != nil)
 			switch {
 			case !last.IsNews(asked, false, err):

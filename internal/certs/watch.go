@@ -23,6 +23,7 @@ func (s *Server) Watch(ctx context.Context, again <-chan os.Signal, log *slog.Lo
 		Again: again,
 		Read: func(asked bool) {
 			changed, err := s.reload()
+			// Of the one in use, which is the one before if there was an error.
 			expires := s.Expiry().UTC().Format(time.RFC3339)
 			switch {
 			case !last.IsNews(asked, changed, err):

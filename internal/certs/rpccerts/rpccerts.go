@@ -26,6 +26,7 @@ type latestFiles struct {
 func (l *latestFiles) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (
 	net.Conn, credentials.AuthInfo, error,
 ) {
+	// Credentials keep the configuration that they were made of, so each connection needs new ones.
 	return credentials.NewTLS(l.latest()).ClientHandshake(ctx, authority, conn)
 }
 
