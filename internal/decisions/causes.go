@@ -22,6 +22,7 @@ type Causes struct {
 // are empty. e has the names that the gate knows.
 func (o *Recorder) FindCauses(ctx context.Context, gate gatehouse.Gate, e *Explained) (c Causes) {
 	key := e.Name()
+	// A limiter does not remember who took what. The busiest users are the nearest to an answer.
 	if !params.HasHolders(key.Kind) {
 		c.Users = o.TopUsersAt(Granted, key)
 		return c
@@ -31,6 +32,7 @@ func (o *Recorder) FindCauses(ctx context.Context, gate gatehouse.Gate, e *Expla
 		return c
 	}
 	for _, h := range d.Report.Holders {
+		// Who began later did not hold it when it refused.
 		if !h.Since.After(e.Decision.At) {
 			c.Holders = append(c.Holders, h)
 		}

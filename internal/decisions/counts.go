@@ -47,6 +47,7 @@ const noRule = "(none)"
 
 func (c *counts) setRules(config *Config) {
 	c.users, c.descriptions = make(map[string]*counted), newDescriptions()
+	// Then rules stays nil, and a decision does not pay for finding the rule of its name.
 	if len(config.Rules) == 0 {
 		return
 	}
@@ -60,6 +61,7 @@ func (c *counts) count(u *uses) {
 	if c.rules != nil {
 		c.rule(*u.key).add(u)
 	}
+	// An owner that a client only tells has no series: clients could make up any number of them.
 	if u.known {
 		c.user(u.user).add(u)
 	}
@@ -68,6 +70,7 @@ func (c *counts) count(u *uses) {
 // rule returns the counts of the rule for a name.
 func (c *counts) rule(key gatehouse.Key) *counted {
 	i := c.ruleOf(key)
+	// setRules has put the counts of names without a rule last.
 	if i < 0 {
 		i = len(c.rules) - 1
 	}
@@ -88,6 +91,7 @@ func (o *Recorder) CountRefusedUser(user string, key gatehouse.Key, quota bool) 
 	c := &o.counts
 	c.kinds[key.Kind].addRefused(quota)
 	c.user(user).addRefused(quota)
+	// Rules are about names of the gate: not about lists, and not about capacity and parts of the server.
 	if c.rules != nil && key.Name != "" && int(key.Kind) < gatehouse.Kinds {
 		c.rule(key).addRefused(quota)
 	}
@@ -125,6 +129,7 @@ func (c *counted) addMore(u *uses) {
 func (c *counts) user(name string) *counted {
 	c.mu.RLock()
 	known := c.users[name]
+	// There are more than maxUsers once the others have their count, so this needs no second lock.
 	if known == nil && len(c.users) > maxUsers {
 		known = c.users[otherUsers]
 	}
@@ -134,6 +139,7 @@ func (c *counts) user(name string) *counted {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	// It is looked at again, as another goroutine may have added the user between the locks.
 	if c.users[name] == nil && len(c.users) >= maxUsers {
 		name = otherUsers
 	}
@@ -162,6 +168,7 @@ const (
 )
 
 func newDescriptions() descriptions {
+	// Rules and users have the same metrics, which differ in the label alone.
 	group := func(label string) groupDescriptions {
 		desc := func(name, help string, labels ...string) *prometheus.Desc {
 			return prometheus.NewDesc("gatehouse_"+label+"_"+name, help+", by "+label+".",
@@ -216,6 +223,7 @@ func (o *Recorder) Collect(to chan<- prometheus.Metric) {
 		sendCount(to, c.descriptions.vanishedByRule, float64(c.rules[i].vanished.Load()), c.names[i])
 	}
 	c.mu.RLock()
+	// Sending waits for the reader, and decisions must not wait for that.
 	users := maps.Clone(c.users)
 	c.mu.RUnlock()
 	for name, counted := range users {
@@ -239,6 +247,7 @@ func (c *counted) sendRights(to chan<- prometheus.Metric, as *prometheus.Desc, l
 }
 
 func sendCount(to chan<- prometheus.Metric, desc *prometheus.Desc, value float64, labels ...string) {
+	// Without this each kind and rule would have series for what never happens there.
 	if value > 0 {
 		to <- prometheus.MustNewConstMetric(desc, prometheus.CounterValue, value, labels...)
 	}

@@ -106,6 +106,7 @@ func NewLog(kept int) *Log {
 		return nil
 	}
 	size := blockSize
+	// A power of two, so that a mask finds the slot of a number.
 	for size < kept {
 		size *= 2
 	}
@@ -131,6 +132,7 @@ type writer struct {
 // begin begins to write a number of refusals: each is written after next, and the last before end.
 func (l *Log) begin(refused int) writer {
 	n := uint64(refused)
+	// One addition takes all their numbers, so that they are in a row however many others write.
 	return writer{log: l, number: l.last.Add(n) - n + 1}
 }
 
@@ -152,6 +154,7 @@ func (w *writer) next() *slot {
 
 // enterBlock locks the block of the next number, and no other any more.
 func (w *writer) enterBlock() {
+	// Never two at a time, so that writers cannot wait for each other in a circle.
 	if w.lock != nil {
 		w.lock.Unlock()
 	}
@@ -177,15 +180,18 @@ func (s *slot) setRequest(key *gatehouse.Key, cmd *gatehouse.Command, d *gatehou
 	s.size, s.burst, s.cost, s.limit, s.remaining = cmd.Size, cmd.Burst, cmd.Cost, d.Limit, d.Remaining
 	s.interval, s.retryAfter, s.resetAfter = cmd.Interval, d.RetryAfter, d.ResetAfter
 	s.at = d.At.UnixNano()
+	// The slot still has that of an older refusal.
 	s.rest = nil
 	if hasRest(cmd, d) {
 		s.rest = &Explained{Command: *cmd, Decision: *d, Binding: -1}
+		// The caller may go on changing its own.
 		s.rest.Decision.Windows = slices.Clone(d.Windows)
 	}
 }
 
 // setWaits sets how long a refusal might wait, and has waited.
 func (s *slot) setWaits(most, waited time.Duration) {
+	// Most requests do not wait, and need nothing allocated for that.
 	if most == 0 && waited == 0 {
 		return
 	}
@@ -206,6 +212,7 @@ func (l *Log) Find(number uint64) (e Explained, ok bool) {
 	defer l.locks[i/blockSize].Unlock()
 	s := &l.slots[i]
 	// There may be more slots than are to be kept.
+	// A slot that was never written has the number 0, which no refusal has.
 	if s.number != number || number == 0 || number+l.kept <= l.last.Load() {
 		return e, false
 	}
@@ -220,6 +227,7 @@ func (l *Log) Find(number uint64) (e Explained, ok bool) {
 	cmd, d := &e.Command, &e.Decision
 	cmd.Op, cmd.Owner, cmd.Origin = s.op, s.owner, s.origin
 	cmd.Size, cmd.Burst, cmd.Cost, cmd.Interval = s.size, s.burst, s.cost, s.interval
+	// A key would let a reader of the explanation act on a hold.
 	cmd.Holder, cmd.Message, cmd.Feedback = "", "", nil
 	d.Outcome, d.At, d.Number = gatehouse.Refused, time.Unix(0, s.at), number
 	d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter = s.limit, s.remaining, s.retryAfter, s.resetAfter
@@ -236,5 +244,6 @@ func (l *Log) Kept() int {
 
 // HadNumber reports whether a refusal had the number, be it kept or not.
 func (l *Log) HadNumber(number uint64) bool {
+	// Numbers below the first are of another server, or of this one before a restart.
 	return l != nil && number >= l.first && number <= l.last.Load()
 }

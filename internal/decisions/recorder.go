@@ -41,6 +41,7 @@ func New(config Config) *Recorder {
 
 // ObserveRequests implements [gate.Observer].
 func (o *Recorder) ObserveRequests(requests []*gate.Request, refused, waiting int) {
+	// Refusals come first: their numbers are to be in the answers.
 	if refused > 0 && o.Log != nil {
 		w := o.begin(refused)
 		w.keepRefused(requests, waiting)
@@ -55,6 +56,7 @@ func (o *Recorder) ObserveRequests(requests []*gate.Request, refused, waiting in
 			continue
 		}
 		user, known := userOf(cmd.Owner, cmd.Origin)
+		// All are about one name, so that only a change of user begins new uses.
 		if u.key == nil || u.user != user || u.known != known {
 			o.count(&u)
 			u = uses{key: &r.Key, user: user, known: known}
@@ -72,6 +74,7 @@ func (w *writer) keepRefused(requests []*gate.Request, waiting int) {
 		if r.Err != nil || d.Outcome != gatehouse.Refused {
 			continue
 		}
+		// It has a number even if its slot is lost to later refusals: the id then says that it is not kept.
 		d.Number = w.number
 		if s := w.next(); s != nil {
 			s.setRequest(&r.Key, &r.Command, d)
@@ -98,6 +101,7 @@ func (o *Recorder) ObserveGrant(r *gate.GrantRequest, waiting int) {
 		}
 		w.end()
 	}
+	// Questions use up nothing, and are no use of a name.
 	if cmd.IsLook() || cmd.Op == gatehouse.OpPeek {
 		return
 	}
@@ -127,6 +131,7 @@ func (s *slot) setGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision)
 			Key: m.Key, Cost: m.Cost, Outcome: m.Outcome, Limit: m.Limit, Remaining: m.Remaining,
 			RetryAfter: m.RetryAfter,
 		}
+		// Operations on a grant that is there want no names: the decision has those of the record.
 		if i < len(cmd.Want) {
 			rest.Members[i].Cost = cmd.Want[i].Cost
 		}
@@ -137,12 +142,15 @@ func (s *slot) setGrant(cmd *gatehouse.GrantCommand, d *gatehouse.GrantDecision)
 			}
 		}
 	}
+	// Without an id there is no record to name, as for a limiter with parents, so the first name stands for
+	// all.
 	key := gatehouse.Key{Kind: gatehouse.Grant, Name: cmd.ID}
 	if cmd.ID == "" && len(cmd.Want) > 0 {
 		key = cmd.Want[0].Key
 	}
 	binding.At, binding.RetryAfter = d.At, d.RetryAfter
 	s.setRequest(&key, &one, &binding)
+	// setRequest has kept a rest of its own if there was cause to; this one has the members too.
 	rest.Command, rest.Decision = one, binding
 	rest.Decision.Windows = slices.Clone(binding.Windows)
 	s.rest = rest
@@ -154,6 +162,7 @@ const minNear = 10
 // isNear reports whether something was granted with less than a tenth of the limit left, which is at least
 // minNear.
 func isNear(op gatehouse.Op, d *gatehouse.Decision) bool {
+	// Other operations give back, or only look: they do not bring a name near its limit.
 	return d.Outcome == gatehouse.Granted && d.Limit >= minNear && 10*d.Remaining < d.Limit &&
 		(op == gatehouse.OpAcquire || op == gatehouse.OpReserve || op == gatehouse.OpTopUp)
 }
@@ -190,6 +199,7 @@ func (u *uses) add(outcome gatehouse.Outcome, waited time.Duration, near bool) {
 // is known.
 func userOf(owner *gatehouse.Owner, origin *gatehouse.Origin) (user string, known bool) {
 	switch {
+	// A user was proved by a token or a certificate, an owner is only told.
 	case origin != nil && origin.User != "":
 		return origin.User, true
 	case owner != nil:

@@ -14,6 +14,7 @@ import (
 func (e *Explained) Asked() string {
 	r, kind := &e.Command.Rule, e.Name().Kind
 	switch {
+	// With several names and none that binds, no one limit was the cause.
 	case r.Size == gatehouse.InForce || kind == gatehouse.Lock || e.Binding < 0 && len(e.Members) > 0:
 		return ""
 	case kind.Limiter() && r.Limits.Len() > 0:
@@ -40,13 +41,16 @@ func (e *Explained) Sentence() string {
 	d, cmd := &e.Decision, &e.Command
 	var text strings.Builder
 	fmt.Fprintf(&text, "%s: %s was refused", e.Key, cmd.Op)
+	// Less is how long the way through the server took, and was no wait to anybody.
 	if e.Waited >= time.Millisecond {
 		fmt.Fprintf(&text, " after %d ms in line", e.Waited.Milliseconds())
 	}
+	// Of a grant or a limiter with parents one name refused, and the rest had room.
 	if name := e.Name(); name != e.Key {
 		fmt.Fprintf(&text, " by %s", name)
 	}
 	switch {
+	// The state's own reason says more than figures, which such refusals mostly lack.
 	case d.Message != "":
 		text.WriteString("; it " + d.Message)
 	case d.Limit > 0 || d.Remaining > 0:

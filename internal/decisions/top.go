@@ -44,6 +44,7 @@ type sketch[K comparable] struct {
 func (s *sketch[K]) count(key K, n int, at time.Time) {
 	made := s.made.Load()
 	if made == nil {
+		// If another goroutine was faster, its sketch is used and this one is dropped.
 		s.made.CompareAndSwap(nil, topk.New[K](counters))
 		made = s.made.Load()
 	}
@@ -76,6 +77,7 @@ func (o *Recorder) countMeasure(m Measure, n int, u *uses) {
 		return
 	}
 	o.names[m][u.key.Kind].count(u.key.Name, n, *u.at)
+	// Pairs are counted apart, as the busiest user of a quiet name may be quiet overall.
 	if u.user != "" {
 		o.users[m].count(u.user, n, *u.at)
 		o.byUser[m].count(UserAt{*u.key, u.user}, n, *u.at)
@@ -90,6 +92,7 @@ func (o *Recorder) TopNames(m Measure, kind gatehouse.Kind, k int) []Name {
 		if kind != 0 && kind != known {
 			continue
 		}
+		// The k busiest of all are among the k busiest of each kind.
 		for _, e := range o.names[m][known].top(k, o.now()) {
 			all = append(all, Name{gatehouse.Key{Kind: known, Name: e.Key}, e.Count, e.Excess})
 		}
@@ -107,6 +110,7 @@ func (o *Recorder) TopUsers(m Measure, k int) []topk.Entry[string] {
 // they are among the busiest pairs of user and name.
 func (o *Recorder) TopUsersAt(m Measure, key gatehouse.Key) []topk.Entry[string] {
 	var all []topk.Entry[string]
+	// All counters are looked at, as those of one name lie anywhere among them; the largest come first.
 	for _, e := range o.byUser[m].top(counters, o.now()) {
 		if e.Key.Key == key && len(all) < mostCauses {
 			all = append(all, topk.Entry[string]{Key: e.Key.User, Count: e.Count, Excess: e.Excess})
