@@ -86,6 +86,7 @@ type Monitor struct {
 func New(config Config) *Monitor {
 	m := &Monitor{config: config, tracks: make(map[gatehouse.Key]*track)}
 	if config.Shared {
+		// Each look is a call over the network there, every few seconds, for each of the names.
 		m.config.History = min(config.History, sharedHistory)
 	}
 	m.feed.viewers = make(map[string]*viewer)
@@ -116,6 +117,7 @@ func (m *Monitor) lookAt(ctx context.Context, key gatehouse.Key) (f figures, ok 
 
 // readFigures picks the figures from the statistics of a controller.
 func readFigures(kind gatehouse.Kind, stats []gatehouse.Stat) (f figures) {
+	// Only limiters tell what is free; 0 is a figure of theirs.
 	available := int64(-1)
 	for i, s := range stats {
 		n, _ := s.Value.(int64)
@@ -142,6 +144,7 @@ func readFigures(kind gatehouse.Kind, stats []gatehouse.Stat) (f figures) {
 	switch {
 	case kind == gatehouse.Lock:
 		f.size = 1
+	// A limit that became smaller may leave less than nothing free.
 	case available >= 0:
 		f.used = max(0, f.size-available)
 	}

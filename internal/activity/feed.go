@@ -92,6 +92,7 @@ func (m *Monitor) Follow(
 ) (stop func(), ok bool) {
 	id := fmt.Sprintf("%016x", rand.Uint64())
 	m.mu.Lock()
+	// It is asked again, as others may have come since CheckRoom.
 	if m.feed.closed || m.feed.checkRoom(user) != nil {
 		m.mu.Unlock()
 		return nil, false
@@ -103,6 +104,8 @@ func (m *Monitor) Follow(
 	}
 	quit := m.feed.quit
 	m.mu.Unlock()
+	// Before any frame, as a viewer needs the id to say what it shows. Not under the lock: send is the
+	// caller's.
 	send(encodeEvent("hello", helloJSON{id, m.frameInterval().Milliseconds(), m.config.History > 0}))
 	if begin {
 		go m.makeFrames(quit) // ends when the last viewer leaves
@@ -146,6 +149,7 @@ func (m *Monitor) Close() {
 	}
 	clear(m.feed.viewers)
 	m.quitIfUnseen()
+	// Whatever ended does, such as to stop, may take the lock.
 	m.mu.Unlock()
 	for _, v := range all {
 		v.ended()
@@ -195,6 +199,8 @@ func (m *Monitor) makeFrame(quit chan struct{}) {
 			found[key] = f
 		}
 	}
+	// A frame that came so late would have rates of half of the names. The next one counts from the one
+	// before.
 	if ctx.Err() != nil {
 		return
 	}
@@ -204,6 +210,7 @@ func (m *Monitor) makeFrame(quit chan struct{}) {
 		m.mu.Unlock()
 		return
 	}
+	// Encoding and sending need no lock, and take the longest.
 	frame := m.fillFrame(keys, found, now)
 	viewers := slices.Collect(maps.Values(m.feed.viewers))
 	m.mu.Unlock()
@@ -214,6 +221,7 @@ func (m *Monitor) makeFrame(quit chan struct{}) {
 func sendFrame(frame frameJSON, viewers []*viewer) {
 	events := make(map[View][]byte, 1)
 	for _, v := range viewers {
+		// Rights may have changed since the last frame.
 		view, ok := v.view()
 		if !ok {
 			continue
@@ -261,6 +269,7 @@ func (m *Monitor) fillFrame(
 	}
 	if m.config.Totals != nil {
 		granted, refused := m.config.Totals()
+		// The first frame has no time since another that these could be counted over.
 		if !m.feed.at.IsZero() {
 			length := now.Sub(m.feed.at)
 			sums.Granted = perSecond(int64(granted-m.feed.granted), length)
@@ -270,6 +279,7 @@ func (m *Monitor) fillFrame(
 	}
 	m.feed.at = now
 	before := m.feed.before
+	// A new map, so that names which viewers show no more do not stay.
 	m.feed.before = make(map[gatehouse.Key]earlier, len(keys))
 	for _, key := range keys {
 		figures, ok := found[key]
@@ -298,6 +308,7 @@ func (m *Monitor) rowSince(key gatehouse.Key, f figures, before earlier, now tim
 		Granted: f.granted, Refused: f.refused, Closed: f.closed,
 	}
 	m.tracks[key].lastSeen().addTo(&row)
+	// A name that is shown anew has only what its history knows, if there is one.
 	if before.at.IsZero() {
 		return row
 	}
@@ -305,12 +316,15 @@ func (m *Monitor) rowSince(key gatehouse.Key, f figures, before earlier, now tim
 	length := now.Sub(before.at)
 	row.GrantedRate, row.RefusedRate = perSecond(granted, length), perSecond(refused, length)
 	row.HasRates = true
+	// The history looks every five seconds, so that a frame may have seen a later use, and the other way
+	// around.
 	if before.lastUse.After(row.LastUse) {
 		row.LastUse = before.lastUse
 	}
 	if granted > 0 || refused > 0 {
 		row.LastUse = now
 	}
+	// One of the two is shown: since when it is quiet says less than when it was used.
 	if !row.LastUse.IsZero() {
 		row.QuietSince = time.Time{}
 	}

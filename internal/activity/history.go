@@ -22,6 +22,7 @@ type sampleClock struct {
 
 // at returns the time of a sample that is still kept; the zero time for any other.
 func (c *sampleClock) at(sample int) time.Time {
+	// Its place in the ring is that of a later sample by now.
 	if sample < 0 || sample >= c.count || sample < c.count-samplesKept {
 		return time.Time{}
 	}
@@ -50,6 +51,7 @@ type sample struct{ granted, refused, waiting uint32 }
 // Run keeps the history until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
 	if m.config.History == 0 {
+		// part.
 		<-ctx.Done()
 		return nil
 	}
@@ -84,6 +86,7 @@ func (m *Monitor) takeSamples(ctx context.Context) {
 	// The store is asked without the lock, so that a page that is opened meanwhile does not wait for it.
 	looks := make([]figures, len(keys))
 	found := make([]bool, len(keys))
+	// A history that ended meanwhile is not begun again by its sample.
 	for i, key := range keys {
 		if ctx.Err() == nil {
 			looks[i], found[i] = m.lookAt(ctx, key)
@@ -126,6 +129,7 @@ func (m *Monitor) chooseTracks(busy []gatehouse.Key, now time.Time) {
 		m.ensureTrack(key, now).busy = true
 	}
 	for key, t := range m.tracks {
+		// Looked at and busy are two causes to keep it, which end apart.
 		if !t.lookedAt.IsZero() && now.Sub(t.lookedAt) >= lookedAtFor {
 			t.lookedAt = time.Time{}
 			m.lookedAt--
@@ -197,6 +201,7 @@ func (m *Monitor) makeRoom(isNew bool) {
 	if t == nil {
 		return // all are busy, and none is looked at: there is room for those
 	}
+	// One of the busiest keeps its history, and is only not counted as looked at any more.
 	t.lookedAt = time.Time{}
 	m.lookedAt--
 	if !t.busy {
@@ -214,6 +219,7 @@ type sampleTime struct {
 func (t *track) addSample(number int, at sampleTime, f figures, found bool) {
 	now, length := at.now, at.length
 	s := &t.samples[number%samplesKept]
+	// The place in the ring has a sample of fifteen minutes ago.
 	*s = sample{}
 	t.granted, t.refused = 0, 0
 	// A store that was away would seem to have counted everything since it is back.
@@ -251,12 +257,14 @@ func (m *Monitor) History(key gatehouse.Key) (points []Point) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.noteLookedAt([]gatehouse.Key{key})
+	// Without histories there is none even now.
 	t := m.tracks[key]
 	if t == nil {
 		return nil
 	}
 	for i := max(t.first, m.clock.count-samplesKept); i < m.clock.count; i++ {
 		s := t.samples[i%samplesKept]
+		// Where samples came late, as a store was slow, a rate is counted over the longer time.
 		length := sampleEvery
 		if before := m.clock.at(i - 1); !before.IsZero() {
 			length = m.clock.at(i).Sub(before)

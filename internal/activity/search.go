@@ -104,6 +104,7 @@ type searchCache struct {
 
 // Search returns the first names in an order.
 func (m *Monitor) Search(ctx context.Context, q Query) (SearchResult, error) {
+	// In lower case before the cache is asked, so that searches which find the same share a result.
 	q.Text = strings.ToLower(q.Text)
 	m.mu.Lock()
 	known := m.search.results[q]
@@ -112,6 +113,7 @@ func (m *Monitor) Search(ctx context.Context, q Query) (SearchResult, error) {
 	if known != nil && began.Before(known.until) {
 		return m.withRates(known.SearchResult), nil
 	}
+	// Without the lock: it takes long. Two that ask for the same at once both look, which is seldom.
 	r, err := m.scanNames(ctx, q)
 	if err != nil {
 		return SearchResult{}, err
@@ -130,6 +132,7 @@ func (m *Monitor) Search(ctx context.Context, q Query) (SearchResult, error) {
 
 // withRates returns a result with the rates of now. Its other figures are as old as the result.
 func (m *Monitor) withRates(r SearchResult) SearchResult {
+	// The rows of the cache are those of other requests, too.
 	r.Rows = slices.Clone(r.Rows)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,6 +151,7 @@ type seen struct {
 
 // lastSeen returns what is known from a history; t may be nil.
 func (t *track) lastSeen() seen {
+	// Before its first look a history knows nothing, not even that the name is quiet.
 	if t == nil || !t.known {
 		return seen{}
 	}
@@ -172,6 +176,7 @@ func (s seen) addTo(row *Row) {
 		return
 	}
 	row.GrantedRate, row.RefusedRate, row.LastUse, row.HasRates = s.granted, s.refused, s.lastUse, true
+	// No use was noticed since the history began, which is the most that can be said.
 	if s.lastUse.IsZero() {
 		row.QuietSince = s.began
 	}
@@ -196,6 +201,7 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 	s := &scan{
 		Query: q, tracked: m.trackedNames(), waiting: m.config.Gate.WaitingNames(), most: maxScanned,
 	}
+	// Each page of names there is a call over the network.
 	if m.config.Shared {
 		s.most = sharedScanned
 	}
@@ -204,6 +210,8 @@ func (m *Monitor) scanNames(ctx context.Context, q Query) (SearchResult, error) 
 		if q.Kind != 0 && q.Kind != kind || !some {
 			continue
 		}
+		// In the order of names a kind can end early, and the next kind may still have names that come
+		// before.
 		s.found = 0
 		visit := func(d gatehouse.NameDetails) bool {
 			return s.visitName(gatehouse.Key{Kind: kind, Name: d.Name}, &d)
@@ -232,6 +240,7 @@ func (s *scan) visitName(key gatehouse.Key, d *gatehouse.NameDetails) bool {
 		s.result.Partial = true
 		return false
 	}
+	// Names that are not shown count too: the bound is for the work.
 	s.scanned++
 	shown, ok := Show(s.View, key)
 	if !ok || s.Text != "" && !strings.Contains(strings.ToLower(shown.Name), s.Text) {
@@ -284,6 +293,7 @@ func (s *scan) keepFirst(most int) {
 		s.rows = slices.Delete(s.rows, most, len(s.rows))
 		s.result.More = true
 	}
+	// From now on a row that comes behind the last of these need not be kept.
 	if len(s.rows) == most {
 		s.isFull, s.last = true, s.rows[most-1]
 	}
@@ -310,6 +320,7 @@ func (s *scan) compareRows(a, b Row) int {
 			cmp.Compare(b.GrantedRate+b.RefusedRate, a.GrantedRate+a.RefusedRate),
 			cmp.Compare(b.totalActivity, a.totalActivity))
 	}
+	// Before the keys are compared, so that rows which are equal keep their order.
 	if s.Reverse {
 		order = -order
 	}

@@ -30,6 +30,7 @@ func shownRows(view View, rows []Row) []Row {
 	for _, row := range rows {
 		key, ok := view.Show(row.Key)
 		if ok {
+			// A copy: all viewers and the cache share the rows.
 			row.Key = key
 			shown = append(shown, row)
 		}
@@ -41,6 +42,7 @@ func shownRows(view View, rows []Row) []Row {
 // who see all names.
 func (f frameJSON) shownTo(view View) frameJSON {
 	if view != nil {
+		// With the sums a tenant could watch what others do.
 		f.sumsJSON, f.Rows = nil, shownRows(view, f.Rows)
 	}
 	return f
