@@ -16,6 +16,7 @@ import (
 func readAtOnce(conn net.Conn, b []byte) (int, error) {
 	raw := rawOf(conn)
 	if raw == nil {
+		// What is attached, as on an event loop, has no descriptor, and answers at once by itself.
 		return conn.Read(b)
 	}
 	var n int
@@ -32,6 +33,7 @@ func readAtOnce(conn net.Conn, b []byte) (int, error) {
 		return 0, os.ErrDeadlineExceeded
 	case failed != nil:
 		return 0, failed
+	// No bytes and no error is how the system says that the other end has closed.
 	case n == 0 && len(b) > 0:
 		return 0, io.EOF
 	}
@@ -46,6 +48,7 @@ func writeAtOnce(conn net.Conn, b []byte) (int, error) {
 	}
 	var n int
 	var failed error
+	// As above: the runtime is not to wait for room.
 	err := raw.Write(func(fd uintptr) bool {
 		n, failed = unix.Write(int(fd), b)
 		return true
@@ -53,6 +56,7 @@ func writeAtOnce(conn net.Conn, b []byte) (int, error) {
 	if err == nil && !errors.Is(failed, unix.EAGAIN) && !errors.Is(failed, unix.EINTR) {
 		err = failed
 	}
+	// The system's count is -1 with an error.
 	return max(n, 0), err
 }
 

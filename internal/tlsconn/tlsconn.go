@@ -39,6 +39,8 @@ type Connection struct {
 // Server returns a connection that speaks TLS over another one. Records that are large count to the budget.
 // plain is what a client gets that begins with HTTP and not with TLS; empty is nothing.
 func Server(conn net.Conn, config *Config, shared *budget.Budget, plain string) *Connection {
+	// The library speaks to this layer and not to the connection: so it can be parked, and its records
+	// counted.
 	s := &socket{Conn: conn, budget: shared}
 	return &Connection{Conn: tls.Server(s, config.TLS), socket: s, config: config, plain: plain}
 }
@@ -49,6 +51,7 @@ func (c *Connection) HandshakeContext(ctx context.Context) error {
 		return c.Handshake() // which returns the same as the first time
 	}
 	err := c.Conn.HandshakeContext(ctx)
+	// A read and a write may both find that it failed.
 	if !c.settled.Swap(true) && err != nil {
 		c.refuse(err)
 	}
@@ -62,15 +65,18 @@ func (c *Connection) refuse(err error) {
 		c.config.Failed(err)
 	}
 	var notTLS tls.RecordHeaderError
+	// Others would take the text for a broken record of theirs.
 	if c.plain == "" || !errors.As(err, &notTLS) || notTLS.Conn == nil || !isHTTP(notTLS.RecordHeader) {
 		return
 	}
+	// This must not wait for a client that does not read.
 	c.socket.setBlocking(false)
 	_, _ = c.socket.Write([]byte(c.plain))
 }
 
 // isHTTP reports whether bytes begin a request of HTTP/1 or the preface of HTTP/2.
 func isHTTP(begin [5]byte) bool {
+	// A record header is all that was read: five bytes.
 	switch string(begin[:]) {
 	case "GET /", "HEAD ", "POST ", "PUT /", "DELET", "OPTIO", "PATCH", "PRI *":
 		return true
@@ -81,6 +87,7 @@ func isHTTP(begin [5]byte) bool {
 // Read implements [net.Conn]. A connection that cannot be read any more, for whatever reason but a timeout,
 // has ended: nothing that comes after it could be trusted.
 func (c *Connection) Read(b []byte) (int, error) {
+	// What is charged is the largest record, so each read counts from 0.
 	c.socket.beginRecord()
 	if err := c.HandshakeContext(context.Background()); err != nil {
 		return 0, endOf(err)
@@ -91,6 +98,7 @@ func (c *Connection) Read(b []byte) (int, error) {
 
 // endOf returns io.EOF for an error that is no timeout.
 func endOf(err error) error {
+	// After a timeout crypto/tls can go on with the same record.
 	if err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 		return err
 	}
@@ -108,6 +116,7 @@ func (c *Connection) Write(b []byte) (int, error) {
 
 // Close implements [net.Conn]. It tells the client that this is the end if that needs no waiting.
 func (c *Connection) Close() error {
+	// crypto/tls sends close_notify, which must not wait for a client that does not read.
 	c.socket.setBlocking(false)
 	return c.Conn.Close()
 }
@@ -152,6 +161,7 @@ func (c *Connection) Flush() error { return c.socket.flush() }
 
 // Certificate is what the client has shown, and was found valid; nil if there is none.
 func (c *Connection) Certificate() *x509.Certificate {
+	// A certificate without a chain was not verified, and proves nothing.
 	state := c.ConnectionState()
 	if len(state.VerifiedChains) == 0 {
 		return nil
@@ -213,6 +223,7 @@ func (s *socket) Read(b []byte) (n int, err error) {
 	s.record += n
 	// Small ones are bounded by the number of connections.
 	if s.record > budget.Tiny && s.record > s.charged && !s.closed {
+		// It stays charged until Close: crypto/tls keeps the buffer.
 		within := s.budget.Move(s.record-s.charged, s.record)
 		s.charged = s.record
 		if !within {
@@ -237,6 +248,7 @@ func (s *socket) Write(b []byte) (n int, err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// Behind what is left it waits its turn, as records must not change places.
 	if len(s.left) == 0 && !s.sending {
 		n, err = writeAtOnce(s.Conn, b)
 		if err != nil {
@@ -247,6 +259,7 @@ func (s *socket) Write(b []byte) (n int, err error) {
 		return n, errLeft
 	}
 	s.left = append(s.left, b[n:]...)
+	// All of it counts as written: crypto/tls cannot go on after part of a record.
 	return len(b), nil
 }
 
@@ -261,6 +274,8 @@ func (s *socket) unsent() int {
 func (s *socket) flush() error {
 	for {
 		s.mu.Lock()
+		// Taken out before it is written, so that writes meanwhile do not wait for the client; sending has
+		// them line up behind it.
 		left := s.left
 		s.left, s.sending = nil, len(left) > 0
 		s.mu.Unlock()
@@ -276,6 +291,7 @@ func (s *socket) flush() error {
 // Close implements [net.Conn].
 func (s *socket) Close() error {
 	s.mu.Lock()
+	// A read that is under way may come after this, so that closed keeps it from charging anew.
 	s.budget.Release(s.charged)
 	s.charged, s.closed, s.left = 0, true, nil
 	s.mu.Unlock()
