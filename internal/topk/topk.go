@@ -79,6 +79,7 @@ func (s *Sketch[K]) pass(at time.Time) {
 		s.setWeight(at)
 	}
 	s.sampled++
+	// Within a second, so that a sudden rush is sampled before it is over.
 	if s.sampled > MaxSampled && s.shift.Load() < maxShift {
 		s.shift.Add(1)
 		s.sampled = 0
@@ -88,6 +89,8 @@ func (s *Sketch[K]) pass(at time.Time) {
 // slowDown has more counts looked at if there were few in the last seconds.
 func (s *Sketch[K]) slowDown(seconds int64) {
 	rate := max(int64(s.sampled), 1) / seconds
+	// Each step doubles what is looked at. A quarter of the bound leaves room, so that it does not go to
+	// and fro.
 	for shift := s.shift.Load(); shift > 0 && rate < MaxSampled/4; shift-- {
 		s.shift.Store(shift - 1)
 		rate = 2*rate + 1
@@ -105,6 +108,7 @@ func (s *Sketch[K]) setWeight(at time.Time) {
 		s.start = at
 	}
 	s.weight = math.Exp2(float64(at.Sub(s.start)) / float64(HalfLife))
+	// Only once in hours: all counters are written.
 	if s.weight < 1<<maxHalvings {
 		return
 	}
@@ -129,6 +133,8 @@ func (s *Sketch[K]) add(key K, weight float64) {
 		s.rise(c)
 		return
 	default:
+		// The newcomer may be the key that was dropped before, so it takes over what the smallest has: its
+		// count is never too low.
 		c = s.heap[0]
 		delete(s.counters, c.key)
 		c.key, c.excess = key, c.count
@@ -156,6 +162,7 @@ func (s *Sketch[K]) sink(c *counter[K]) {
 		if child >= len(s.heap) {
 			return
 		}
+		// The smaller of the two comes up, as it becomes the parent of the other.
 		if child+1 < len(s.heap) && s.heap[child+1].count < s.heap[child].count {
 			child++
 		}
@@ -199,5 +206,6 @@ func (s *Sketch[K]) fade(at time.Time) float64 {
 	if s.start.IsZero() {
 		return 1
 	}
+	// A reader's clock may lie before the first count; then nothing has faded.
 	return math.Exp2(-max(0, float64(at.Sub(s.start))) / float64(HalfLife))
 }
