@@ -37,6 +37,7 @@ func Open(ctx context.Context, config Config) (Tracer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("reading the URL of the collector: %w", err)
 		}
+		// The library would send to the URL as it is, and collectors take traces at this path.
 		if strings.Trim(u.Path, "/") == "" {
 			u.Path = "/v1/traces"
 		}
@@ -53,7 +54,9 @@ func Open(ctx context.Context, config Config) (Tracer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("preparing to send traces: %w", err)
 	}
+	// The library has no other way to tell that spans are lost.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(config.Failed))
+	// NeverSample, for callers decide: only what comes with a sampled traceparent is recorded.
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample())))
 	return &recorder{
@@ -75,6 +78,7 @@ type requestTrace struct {
 func (t *recorder) Begin(traceparent, tracestate string) any {
 	carrier := propagation.MapCarrier{"traceparent": traceparent, "tracestate": tracestate}
 	parent := propagation.TraceContext{}.Extract(context.Background(), carrier)
+	// Most requests end here, and cost no span.
 	if !trace.SpanContextFromContext(parent).IsSampled() {
 		return nil
 	}
@@ -87,6 +91,7 @@ func (t *recorder) Begin(traceparent, tracestate string) any {
 
 // BeginCall implements Tracer.
 func (t *recorder) BeginCall(traceparent, tracestate, name string) (end func(error)) {
+	// Begin returns nil without a type for what is not traced.
 	r, ok := t.Begin(traceparent, tracestate).(*requestTrace)
 	if !ok {
 		return nil
@@ -105,6 +110,7 @@ func traceOf(origin *gatehouse.Origin) *requestTrace {
 	if origin == nil {
 		return nil
 	}
+	// A program that uses the gate may have put something else there.
 	r, _ := origin.Trace.(*requestTrace)
 	return r
 }
@@ -122,6 +128,7 @@ func (t *recorder) ObserveRequests(requests []*gate.Request, _, _ int) {
 func (t *recorder) endRequest(traced *requestTrace, r *gate.Request) {
 	d := r.Decision
 	e := ending{key: r.Key, op: r.Command.Op, outcome: d.Outcome, number: d.Number, err: r.Err}
+	// Without a decision its figures, and the instant in it, mean nothing.
 	if r.Err == nil {
 		e.waited = r.WaitedUntil(d.At)
 		e.more = []attribute.KeyValue{
@@ -143,6 +150,7 @@ func (t *recorder) ObserveGrant(r *gate.GrantRequest, _ int) {
 		key: gatehouse.Key{Kind: gatehouse.Grant, Name: r.Command.ID}, op: r.Command.Op, outcome: d.Outcome,
 		number: d.Number, err: r.Err,
 	}
+	// As in endRequest. Controllers are in attributes alone: names of spans should be few.
 	if r.Err == nil {
 		e.waited = r.WaitedUntil(d.At)
 		names := make([]string, len(d.Want))
@@ -179,6 +187,7 @@ func (t *recorder) end(r *requestTrace, e *ending) {
 		_, wait := t.tracer.Start(r.ctx, "wait in line", trace.WithTimestamp(since))
 		wait.End(trace.WithTimestamp(now))
 	}
+	// Without the name of a controller, as collectors group spans by that of the span.
 	r.span.SetName(e.op.String() + " " + e.key.Kind.String())
 	r.span.SetAttributes(e.more...)
 	r.span.SetAttributes(attribute.String("gatehouse.kind", e.key.Kind.String()),

@@ -25,10 +25,12 @@ func (t *recorder) Store(store gate.Store, name string) gate.Store {
 // Apply implements [gate.Store].
 func (s *tracedStore) Apply(c *control.Change) {
 	var spans []trace.Span
+	// One change serves the turns of several requests, each of which has a trace of its own.
 	for i := range c.Turns {
 		spans = s.begin(spans, &c.Turns[i])
 	}
 	if spans != nil {
+		// Before Apply, which may call it at once.
 		done := c.Done
 		c.Done = func(err error) {
 			s.end(spans, err)
@@ -48,6 +50,7 @@ func (s *tracedStore) ApplyJoint(c *control.JointChange) {
 		}
 	}
 	if spans != nil {
+		// As in Apply.
 		done := c.Done
 		c.Done = func(err error) {
 			s.end(spans, err)

@@ -49,6 +49,7 @@ func IsWanted(collector string) bool {
 // CheckURL returns what is wrong with the URL of a collector.
 func CheckURL(text string) error {
 	u, err := url.Parse(text)
+	// A query is refused, as the library would drop it.
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" {
 		return errors.New("want the URL of a collector such as http://localhost:4318")
 	}
