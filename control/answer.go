@@ -18,6 +18,7 @@ func (l *limiterStep) failWith(outcome gatehouse.Outcome, why string) {
 // fillGranted fills in how the limits stand: in the first place the one with the least left.
 func (l *limiterStep) fillGranted() {
 	l.d.Outcome, l.d.Windows = gatehouse.Granted, nil
+	// Most limiters have one limit and nothing else, and need no list of how each stands.
 	if l.extra == nil {
 		r := l.first.readMeter(l.now)
 		r.fillDecision(l.now, l.d)
@@ -129,6 +130,7 @@ func (l *limiterStep) limiterStats() []gatehouse.Stat {
 		gatehouse.Stat{Name: "interval", Value: l.d.Interval},
 		gatehouse.Stat{Name: "available", Value: l.d.Remaining})
 	if len(l.d.Windows) > 0 {
+		// One text, since a figure has one value.
 		limits := make([]string, len(l.d.Windows))
 		for i, w := range l.d.Windows {
 			limits[i] = w.Limit.String()

@@ -206,6 +206,7 @@ func (l *limiterCore) codeChunks(c *stateCodec, first limitMeter) {
 	if n == 0 {
 		return
 	}
+	// No other meter lends chunks, so that the record is damaged.
 	if _, ok := first.(chunkMeter); !ok {
 		c.failDecoding("chunks of a limiter that has none")
 		return

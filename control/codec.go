@@ -88,6 +88,7 @@ func (c *stateCodec) codeMeter(m limitMeter) {
 		m.codeFields(c)
 	case *paceMeter:
 		m.codeFields(c)
+	// A new meter has to be named here before it can be stored.
 	default:
 		panic(fmt.Sprintf("control: a %T has no stored form", m))
 	}

@@ -163,12 +163,14 @@ func Alters(s State, cmd *gatehouse.Command) bool {
 		return s.created == 0
 	case *Watchdog:
 		return s.deadline.IsZero()
+	// A command that may wait arrives. Before the first arrival any command puts its size in force.
 	case *Barrier:
 		return cmd.MaxWait != 0 || len(s.arrivals) == 0 && s.size != cmd.Size
 	case anyLimiter:
 		step := s.stepAt(0, nil)
 		return step.created == 0 || !step.keepsLimits(cmd)
 	}
+	// The first command of all makes the controller.
 	return true
 }
 

@@ -50,6 +50,7 @@ func (s *Semaphore) explainFull(now int64) string {
 		text.WriteString("has too little room: ")
 	}
 	fmt.Fprintf(&text, "%d of %d held", s.heldCost, s.size)
+	// To sort so many takes longer than to refuse, and refusals come often when it is full.
 	if len(s.holds.heap) > maxExplained {
 		return text.String()
 	}
@@ -81,6 +82,7 @@ func roughLength(d time.Duration) string {
 	switch {
 	case d < time.Second:
 		return fmt.Sprintf("%d ms", max(0, d.Milliseconds()))
+	// A unit begins with two of it, since "1 m" for 119 s would tell too little.
 	case d < 2*time.Minute:
 		return fmt.Sprintf("%d s", int64(d/time.Second))
 	case d < 2*time.Hour:

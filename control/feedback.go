@@ -149,6 +149,7 @@ func (l *limiterStep) beginPause(f *gatehouse.Feedback) {
 		longest = gatehouse.DefaultMaxPause
 	}
 	length := f.RetryAfter
+	// Without a time from the third party, each pause in a row is twice as long as the one before.
 	if length == 0 {
 		length = firstPause
 		for range t.strikes {
@@ -199,6 +200,7 @@ func (l *limiterStep) forgetReports() {
 	// The ramp and the strikes are kept together: a server that learns of a pause learns of the strikes too.
 	counts := t.rampEnd() > l.now || t.strikes > 0 && t.forgetAt > l.now
 	if !counts {
+		// What was adopted has an end of its own.
 		*t = thirdParty{adopted: t.adopted}
 	}
 	if !counts && t.adopted == nil {

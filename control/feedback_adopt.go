@@ -32,9 +32,11 @@ func (l *limiterStep) adoptRemaining(f *gatehouse.Feedback) (adopted bool) {
 		t.adopted = append(t.adopted, adoptedRemaining{})
 		a = &t.adopted[len(t.adopted)-1]
 	}
+	// What was taken since an earlier figure is part of the new one.
 	*a = adoptedRemaining{
 		limit: nearest.currentLimit(), since: l.now, until: until, remaining: f.Remaining,
 	}
+	// It counts for the window, whatever size that is given meanwhile.
 	a.limit.Size = 0
 	return true
 }
@@ -44,6 +46,7 @@ func (l *limiterStep) adoptRemaining(f *gatehouse.Feedback) (adopted bool) {
 func windowEnd(m limitMeter, now int64) int64 {
 	switch m := m.(type) {
 	case *fixedWindowMeter:
+		// A copy, as only a step may change the meter.
 		at := *m
 		at.rollTo(now)
 		return addSaturating(at.start, at.interval)
@@ -63,6 +66,7 @@ func (l *limiterStep) adoptedOf(m limitMeter) *adoptedRemaining {
 	}
 	limit := m.currentLimit()
 	for i := range t.adopted {
+		// Limits may have changed since: one of another window has nothing to do with it.
 		if a := &t.adopted[i]; a.until > l.now && sameWindow(a.limit, limit) {
 			return a
 		}

@@ -47,12 +47,14 @@ func (l *limiterStep) fillReported() {
 		return
 	}
 	r := new(gatehouse.Reported)
+	// A pause and its ramp are told as one. After the pause PausedFor is 0.
 	if t.rampEnd() > l.now {
 		r.Status, r.By = int(t.status), t.by
 		r.PausedFor = time.Duration(max(0, t.until-l.now))
 		r.RampFor = time.Duration(t.rampEnd() - l.now)
 	}
 	for _, m := range l.activeMeters() {
+		// Of several limits the one is told that holds back most.
 		if a := l.adoptedOf(m); a != nil && (r.AdoptedFor == 0 || a.remaining < r.Adopted) {
 			r.Adopted, r.AdoptedFor = a.remaining, time.Duration(a.until-l.now)
 		}
@@ -65,6 +67,7 @@ func (l *limiterStep) reasonReported(r *gatehouse.Reported) string {
 	at := func(after time.Duration) string {
 		return l.d.At.Add(after).UTC().Format("2006-01-02T15:04:05.000Z")
 	}
+	// A pause holds back everything, and what was adopted only what is more than that.
 	switch {
 	case r.PausedFor > 0:
 		return fmt.Sprintf("is paused until %s, reported with %d", at(r.PausedFor), r.Status)
@@ -81,6 +84,7 @@ func (l *limiterStep) reportedStats() (figures []gatehouse.Stat) {
 	if r == nil {
 		return nil
 	}
+	// What does not hold back has no figures, instead of some that are 0.
 	if r.Status != 0 {
 		figures = append(figures, gatehouse.Stat{Name: "paused_with", Value: int64(r.Status)})
 		if r.By != "" {

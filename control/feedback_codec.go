@@ -61,6 +61,7 @@ func (t *thirdParty) codeFields(c *stateCodec) {
 	c.codeUpTo(&t.strikes, noTime)
 	c.codeInstant(&t.forgetAt)
 	codeSlice(c, &t.adopted, leastAdopted)
+	// At most one for each limit is ever kept.
 	if n := len(t.adopted); n > gatehouse.MaxLimits {
 		c.failDecoding("%d adopted, want at most %d", n, gatehouse.MaxLimits)
 		return

@@ -83,6 +83,7 @@ func (l *limiterStep) rampLeft(t *thirdParty) int64 {
 // lowerToReported lowers what a meter has left to what was reported lets through.
 func (l *limiterStep) lowerToReported(m limitMeter, r *meterReading) {
 	t := l.extra.reports
+	// The lower one counts, since the third party knows of calls that this limiter does not.
 	if a := l.adoptedOf(m); a != nil {
 		r.left = min(r.left, a.remaining)
 	}
@@ -101,6 +102,7 @@ func (l *limiterStep) noteReportedTake(at, n int64) {
 		return
 	}
 	for i := range t.adopted {
+		// What starts after its reset is of the third party's next window.
 		if a := &t.adopted[i]; at < a.until {
 			back := min(n, a.remaining)
 			a.remaining, a.taken = a.remaining-back, a.taken+back

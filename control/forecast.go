@@ -20,11 +20,13 @@ func forecastWaits(now time.Time, s State, line []LineEntry, percent int) []time
 	for i := range waits {
 		waits[i] = gatehouse.Forever
 	}
+	// The line is played through, which takes as long as the line is.
 	line = line[:min(len(line), maxForecast)]
 	switch s := s.(type) {
 	case *Semaphore:
 		f := slotForecast{semaphore: s, now: now.UnixNano(), percent: percent}
 		f.fillWaits(line, waits)
+	// It fires for all of them at once.
 	case *Watchdog:
 		for i := range line {
 			waits[i] = max(0, s.deadline.Sub(now))
@@ -76,6 +78,7 @@ func (f *slotForecast) fillWaits(line []LineEntry, waits []time.Duration) {
 		}
 		waits[i] = at
 		free -= line[i].Cost
+		// Those behind wait for what this one will hold, too.
 		if length, known := f.holdLength(line[i].Expires); known {
 			f.ends.Push(slotEnd{at + length, line[i].Cost})
 		}
@@ -126,6 +129,7 @@ func (l *limiterStep) forecastTakes(line []LineEntry, waits []time.Duration) {
 		d := gatehouse.Decision{At: time.Unix(0, l.now)}
 		trial.turn, trial.d = &Turn{Command: &cmd}, &d
 		trial.reserveTokens()
+		// Those behind it are granted later still, so that nothing is known of them either.
 		if d.Outcome != gatehouse.Granted {
 			return
 		}

@@ -194,6 +194,7 @@ func (g *gcraMeter) codeUndos(c *stateCodec) {
 	c.codeUpTo(&g.undos.unlistedSum, noTime)
 	c.codeInstant(&g.undos.unlistedAt)
 	codeSlice(c, &g.undos.list, leastUndoRecord)
+	// No more are ever kept, and none may take more memory than is counted for them.
 	if n := len(g.undos.list); n > maxUndoRecords {
 		c.failDecoding("%d undos, want at most %d", n, maxUndoRecords)
 		return

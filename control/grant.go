@@ -24,6 +24,7 @@ type GrantRecord struct {
 // Step implements [State].
 func (r *GrantRecord) Step(now time.Time, turn *Turn) {
 	r.passTime(now)
+	// A trial of a joint change is answered by the same function, so that the two cannot differ.
 	tryRecord(r, now, turn)
 	if turn.Decision.Outcome != gatehouse.Granted || turn.Grant == nil || turn.Grant.Trial {
 		return
@@ -156,6 +157,7 @@ func (r *GrantRecord) follow(now time.Time, turn *Turn) {
 	one.Taken, one.Counted = slices.Clone(one.Taken), slices.Clone(one.Counted)
 	for i := range turn.Grant.served {
 		p := &turn.Grant.served[i]
+		// An optional part may have been refused, as its name was deleted meanwhile.
 		if !p.Key.Kind.Limiter() || !p.wouldPass() {
 			continue
 		}
@@ -236,6 +238,7 @@ func (r *GrantRecord) Undo(now time.Time, turn *Turn) {
 		// As its limiter does.
 		if cost, told := costOf(turn.Grant.Command.Costs, one.Want[i].Key); told {
 			one.Taken[i] -= min(cost, one.Taken[i])
+			// A settle has said the whole cost since, and that stays.
 			if !r.settledSince(i, turn.Granted.At) {
 				one.Counted[i] -= min(cost, one.Counted[i])
 			}

@@ -15,6 +15,7 @@ const grantVersion = 2
 
 // codeFields codes the record of a grant. One without a grant is not stored, but has a form.
 func (r *GrantRecord) codeFields(c *stateCodec) {
+	// In the earliest format that can say all of it, for servers which do not know the latest.
 	enough := byte(1)
 	if r.settled != nil {
 		enough = grantVersion
@@ -89,6 +90,7 @@ func (c *stateCodec) codeAskedRule(r *gatehouse.Rule) {
 	c.codeByte((*byte)(&r.Calendar), math.MaxUint8)
 	c.codeByte((*byte)(&r.Mode), math.MaxUint8)
 	c.codeString(&r.Zone)
+	// Checked before any room is made for them: a damaged record may say any number.
 	n := c.codeLength(r.Limits.Len(), 3)
 	if n > gatehouse.MaxLimits {
 		c.failDecoding("%d limits, want at most %d", n, gatehouse.MaxLimits)

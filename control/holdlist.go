@@ -43,12 +43,14 @@ func (l *holdList) add(h *hold) {
 	switch {
 	case l.byHolder != nil:
 		l.byHolder[h.holder] = h
+	// A few are found as fast by looking at each, and need no map.
 	case len(l.heap) > fewHolds:
 		l.byHolder = make(map[string]*hold, 2*fewHolds)
 		for _, one := range l.heap {
 			l.byHolder[one.holder] = one
 		}
 	}
+	// A map never shrinks, so that the most it has had is what counts as memory.
 	l.peak = max(l.peak, len(l.byHolder))
 }
 

@@ -155,6 +155,7 @@ func (s *Semaphore) codeFields(c *stateCodec) {
 
 // codeHead codes all but the holds, the sum of which is not stored.
 func (s *Semaphore) codeHead(c *stateCodec) {
+	// In the earliest format that can say all of it, for servers which do not know the latest.
 	enough := s.earliestHead()
 	for _, h := range s.holds.heap {
 		enough = max(enough, h.earliestVersion())
@@ -217,10 +218,12 @@ func (s *Semaphore) addDecoded(c *stateCodec, h *hold) {
 	case s.holds.find(h.holder) != nil:
 		c.failDecoding("a hold of %q twice", h.holder)
 		return
+	// The sum is not stored but added up here, and must not overflow.
 	case h.cost == 0 || h.cost > gatehouse.MaxSize-s.heldCost:
 		c.failDecoding("cost of %d with %d held, want 1 to %d in all",
 			h.cost, s.heldCost, int64(gatehouse.MaxSize))
 		return
+	// The next token would not be higher than those of all holds before it.
 	case h.fence > s.fence:
 		c.failDecoding("fencing token %d, want at most %d", h.fence, s.fence)
 		return

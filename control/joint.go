@@ -217,6 +217,7 @@ func fillStanding(now time.Time, parts []JointPart) {
 	for i := range parts {
 		p := &parts[i]
 		l, is := p.State.(anyLimiter)
+		// What refuses has said itself how it stands.
 		if !is || !p.wouldPass() || p.Turn.Op != gatehouse.OpAcquire {
 			continue
 		}
@@ -251,11 +252,13 @@ func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 	case p.State == nil:
 		tryRecord(nil, now, turn) // it comes with a grant that takes effect
 	default:
+		// The step that would take effect answers, and is told to change nothing.
 		turn.Grant.Trial = true
 		p.State.Step(now, turn)
 		turn.Grant.Trial = false
 	}
 	switch {
+	// A question makes no controller.
 	case fresh && p.onlyLooks():
 		p.State = nil
 	case fresh || p.Key.Kind == gatehouse.Grant:
@@ -274,6 +277,7 @@ func (p *JointPart) checkRoom(now time.Time, before []JointPart, fresh bool) err
 	}
 	// Those that share the room have been promised theirs, and have taken none of it yet.
 	v.holders -= p.promisedRoom(before, &v.weight)
+	// The record of a new grant, which is made only when all parts pass.
 	if p.State == nil {
 		p.growth = recordGrowth(&p.Turn)
 		if p.growth-v.weight > p.Room.Bytes {
@@ -343,6 +347,7 @@ func undoJoint(now time.Time, parts []JointPart, record *JointPart) {
 			p.State.Undo(now, &p.Turn)
 			p.dropAbsent()
 		}
+		// Where there is nothing to take back, the undo has nothing to do, and has not failed.
 		p.Turn.Decision, p.Turn.Err = grantedAt(now), nil
 	}
 }

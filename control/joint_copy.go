@@ -10,12 +10,14 @@ func CopyUndo(parts []Part) []Part {
 		p, one := &parts[i], &copies[i]
 		*one = Part{Key: p.Key, Turn: UndoOf(&p.Turn, nil), Optional: p.Optional, NonBlocking: p.NonBlocking}
 		if p.Turn.Granted != nil {
+			// The caller may use the room of its decision again.
 			granted := *p.Turn.Granted
 			one.Turn.Granted = &granted
 		}
 		if p.Turn.Grant != nil {
 			grant, cmd := *p.Turn.Grant, *p.Turn.Grant.Command
 			cmd.Want, cmd.Costs = slices.Clone(cmd.Want), slices.Clone(cmd.Costs)
+			// The parts that it was served with are those of another change.
 			grant.Command, grant.served = &cmd, nil
 			one.Turn.Grant = &grant
 		}

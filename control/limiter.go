@@ -67,6 +67,7 @@ func (l *limiterStep) applyCommand() {
 	if l.extra != nil {
 		l.passTime()
 	}
+	// What a grant takes is kept apart in its share, by which it is settled later.
 	if l.turn.Grant != nil {
 		l.applyGrantCommand()
 		return

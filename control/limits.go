@@ -94,11 +94,13 @@ func (m *limiterExtra) hasList() bool {
 func canonicalRule(cmd *gatehouse.Command) gatehouse.Rule {
 	r := cmd.Rule
 	switch {
+	// A list replaces the single limit, whose fields mean nothing then.
 	case r.Limits.Len() > 0:
 		r.Size, r.Interval, r.Calendar, r.Burst = 0, 0, gatehouse.NoCalendar, 0
 	case r.Calendar != gatehouse.NoCalendar:
 		r.Interval = 0
 	}
+	// A zone says only when days, weeks and months begin.
 	if r.Zone != "" && !hasCalendar(&r) {
 		r.Zone = ""
 	}

@@ -155,6 +155,7 @@ func (s *Semaphore) evictHold(now time.Time, turn *Turn) {
 		turn.failWith(gatehouse.Conflict, "has no hold with this id: it was released, or has ended")
 		return
 	}
+	// The holder learns from this, with its next renewal or release, who has ended its hold and why.
 	s.rememberEviction(eviction{
 		fence: h.fence, holder: hashHolder(h.holder), Closing: newClosing(now, turn.Command),
 	})
@@ -284,6 +285,7 @@ func (s *Semaphore) codeManaged(c *stateCodec) {
 	m := s.ensureManaged()
 	codeClosing(c, &m.closed)
 	codeSlice(c, &m.evictions, leastEviction)
+	// One that says nothing is never written.
 	if n := len(m.evictions); n > maxEvictions || n == 0 && m.closed == nil {
 		c.failDecoding("%d evictions, want at most %d, and of an open one some", n, maxEvictions)
 		return

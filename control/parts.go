@@ -69,6 +69,7 @@ func (p *GrantParts) Acquire(cmd *gatehouse.GrantCommand) {
 	if cmd.ID != "" {
 		holder = GrantHolder(cmd.ID)
 	}
+	// In the order of the names, whatever that of Want is: all joint changes have the same.
 	for _, i := range p.order[:len(cmd.Want)] {
 		m := &cmd.Want[i]
 		part, one := p.add(m.Key, int(i))
@@ -173,6 +174,7 @@ func (p *GrantParts) Undo() {
 	p.granted = slices.Grow(p.granted[:0], len(p.Parts))[:len(p.Parts)]
 	for i := range p.Parts {
 		part := &p.Parts[i]
+		// A copy, since the turn is made anew and its decision with it.
 		p.granted[i] = part.Turn.Decision
 		p.commands[i].Op, p.commands[i].MaxWait = gatehouse.OpUndo, 0
 		part.Turn = Turn{
@@ -305,10 +307,12 @@ func (p *Part) bindsMore(other *Part) bool {
 	first := p.Turn.Grant.Member < other.Turn.Grant.Member
 	never, otherNever := one.Outcome != gatehouse.Refused, two.Outcome != gatehouse.Refused
 	switch {
+	// What no wait helps decides: the whole can never be granted as it is.
 	case never || otherNever:
 		return never && (!otherNever || first)
 	case one.RetryAfter == two.RetryAfter:
 		return first
+	// Forever is a number below 0, and longer than all others.
 	case one.RetryAfter == gatehouse.Forever || two.RetryAfter == gatehouse.Forever:
 		return one.RetryAfter == gatehouse.Forever
 	}

@@ -94,6 +94,7 @@ func (s *Semaphore) describeHold(now time.Time, h *hold) gatehouse.HolderEntry {
 		e.Since = time.Unix(0, h.acquired)
 		e.HeldFor = max(0, now.Sub(e.Since))
 	}
+	// Holds of grants have a holder that is made of the grant's id.
 	if id, is := strings.CutPrefix(h.holder, GrantHolder("")); is {
 		e.Grant = id
 	}
@@ -134,6 +135,8 @@ func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
 		return
 	}
 	r.Total = line.Total
+	// For all of the line, since each waits for those in front of it,
+	// also where the list begins behind them.
 	median, most := forecastWaits(now, s, line.Entries, 50), forecastWaits(now, s, line.Entries, 90)
 	for i := line.From; i < len(line.Entries); i++ {
 		e := &line.Entries[i]
@@ -144,6 +147,7 @@ func reportWaiters(now time.Time, s State, line *Line, r *gatehouse.Report) {
 		if e.Owner != nil {
 			w.Owner = *e.Owner
 		}
+		// Until the store has looked at it, it is not known since when it waits.
 		if !e.Since.IsZero() {
 			w.WaitingFor = max(0, now.Sub(e.Since))
 		}

@@ -222,6 +222,7 @@ func (l *limiterStep) rebuildProjection() {
 func (l *limiterStep) startDueReservations() {
 	m := l.extra
 	passed := 0
+	// They are in the order of their instants, so that those that are due come first.
 	for passed < len(m.reservations) && m.reservations[passed].at <= l.now {
 		passed++
 	}

@@ -154,6 +154,7 @@ func (s *Semaphore) repeatHold(now time.Time, turn *Turn, h *hold) {
 		turn.failWith(gatehouse.Conflict, e.sentenceRenewing())
 		return
 	}
+	// Each answer may be undone by itself. The hold goes with the last.
 	h.grants = addAnswer(h.grants)
 	s.noteChanged(turn.Holder)
 	s.reacquired++
@@ -168,6 +169,7 @@ func (s *Semaphore) sizeAfter(turn *Turn) (size int64, why string) {
 	switch {
 	case s.lock:
 		return 1, ""
+	// Only the first look changes the size: a later one would undo what others have set meanwhile.
 	case s.sized && (turn.Again || turn.Size == gatehouse.InForce):
 		return s.size, ""
 	case turn.Size != gatehouse.InForce:
@@ -182,6 +184,7 @@ func (s *Semaphore) sizeAfter(turn *Turn) (size int64, why string) {
 // createHold makes the hold of a new holder.
 func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
 	s.fence = s.nextFence(now, turn)
+	// A lock that is acquired and released again and again uses the same hold, and allocates none.
 	h := s.spare
 	if h == nil {
 		h = new(hold)
@@ -217,6 +220,7 @@ func (s *Semaphore) releaseHold(now time.Time, turn *Turn) {
 		return
 	}
 	if !turn.isTrial() {
+		// Forecasts for those who wait go by how long the last holds were.
 		s.lengths.note(h, now.UnixNano())
 		s.dropHold(h)
 		s.released++
@@ -238,6 +242,7 @@ func (s *Semaphore) peekHold(now time.Time, turn *Turn) {
 func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 	h = s.holds.find(cmd.Holder)
 	switch {
+	// One that was evicted is told so, and by whom, instead of that it is not held.
 	case h == nil && s.managed != nil && s.managed.evictedHolder(cmd) != nil:
 		return nil, s.managed.evictedHolder(cmd).sentence()
 	case h == nil:
@@ -297,6 +302,7 @@ func (s *Semaphore) fillStanding(turn *Turn, outcome gatehouse.Outcome) {
 // relies on it, whatever became of the answer to the acquire.
 func (s *Semaphore) Undo(_ time.Time, turn *Turn) {
 	h := s.holds.find(turn.Holder)
+	// Answers are counted up to maxAnswers only. From there on it is not known how many rely on the hold.
 	if h == nil || turn.Granted == nil || turn.Granted.Fence != h.fence || h.grants == maxAnswers {
 		return
 	}
@@ -337,6 +343,7 @@ func (s *Semaphore) renewHold(now time.Time, turn *Turn) {
 		turn.failWith(gatehouse.Conflict, why)
 		return
 	}
+	// Its end is settled: the holder has to learn of it while there is time to stop.
 	if e := s.evictionOf(h); e != nil {
 		turn.failWith(gatehouse.Conflict, e.sentenceRenewing())
 		return

@@ -86,6 +86,7 @@ func (v *queueServer) serveTurn(t *Turn, s State, ahead int64) (next State) {
 	if answered {
 		return next
 	}
+	// A store gives it only while room is scarce.
 	if v.room != nil {
 		if err := v.checkRoom(next, t); err != nil {
 			t.Decision, t.Err = failedWith(v.now, gatehouse.Exhausted, ""), err

@@ -71,6 +71,7 @@ func (m *limiterExtra) findShare(fence uint64) *grantShare {
 	if m == nil || m.shares == nil {
 		return nil
 	}
+	// Fencing tokens rise, so that the list is in their order.
 	i, ok := slices.BinarySearchFunc(m.shares.list, fence, func(s *grantShare, fence uint64) int {
 		return cmp.Compare(s.fence, fence)
 	})
@@ -100,6 +101,7 @@ func (l *limiterStep) addShare() *grantShare {
 		fence: l.nextShareFence(), until: addSaturating(l.now, int64(l.turn.Expires)),
 		overrun: l.turn.Grant.Overrun, onExpiry: l.turn.Grant.OnExpiry,
 	}
+	// At the end, as its token is the highest.
 	m.list, m.lastFence, m.nextEnd = append(m.list, s), s.fence, min(m.nextEnd, s.until)
 	return s
 }
@@ -107,6 +109,7 @@ func (l *limiterStep) addShare() *grantShare {
 // dropEnded drops the shares that have ended, and what is not needed without them.
 func (l *limiterStep) dropEnded() {
 	m := l.extra.shares
+	// Found anew below, as the next to end may be among those that are dropped.
 	m.nextEnd = noTime
 	for _, s := range m.list {
 		if s.ended {
@@ -155,6 +158,7 @@ func (l *limiterStep) endDueShares() {
 			due = append(due, s)
 		}
 	}
+	// In the order of time, as if there had been a step at each end.
 	slices.SortStableFunc(due, func(a, b *grantShare) int { return cmp.Compare(a.until, b.until) })
 	now := l.now
 	for _, s := range due {
@@ -250,6 +254,7 @@ func (l *limiterStep) endCounted(s *grantShare, n int64) {
 		return
 	}
 	c, fault := l.planCharge(n-s.counted, s.overrun)
+	// What cannot be charged is left out, since there is no client any more who could be told.
 	if fault != "" {
 		c, _ = l.planCharge(n-s.counted, gatehouse.OverrunCap)
 	}

@@ -12,6 +12,7 @@ import (
 // much is left of n. What others have booked behind it moves up.
 func (l *limiterStep) lowerShareDebt(s *grantShare, n int64) (rest int64) {
 	lowered := int64(0)
+	// The last first, which would be repaid last.
 	for i := len(s.debts) - 1; i >= 0 && lowered < n; i-- {
 		span := &s.debts[i]
 		cut := min(n-lowered, span.n)
@@ -49,6 +50,7 @@ type chargePlan struct {
 func (l *limiterStep) planCharge(n int64, o gatehouse.Overrun) (c chargePlan, fault string) {
 	limit, free := l.limitAndFree()
 	c.free = min(free, n)
+	// Capped, a charge takes what is free, and leaves no debt.
 	if o == gatehouse.OverrunCap || c.free == n {
 		return c, ""
 	}
@@ -90,10 +92,13 @@ func (l *limiterStep) noteRepaid(piece *reservation) {
 		}
 		for i := range s.debts {
 			d := &s.debts[i]
+			// A piece repays the front of the whole debt. What of it
+			// reaches into this span is this share's.
 			if mine := min(d.from+d.n, piece.n) - d.from; mine > 0 {
 				l.noteTake(s, shareTake{at: piece.at, n: mine}, piece.n-d.from-mine)
 				d.n -= mine
 			}
+			// What lies behind the piece moves up.
 			d.from = max(0, d.from-piece.n)
 		}
 		s.debts = slices.DeleteFunc(s.debts, func(d debtSpan) bool { return d.n == 0 })

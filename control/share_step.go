@@ -18,6 +18,7 @@ func (l *limiterStep) applyGrantCommand() {
 		l.renewShare()
 	case gatehouse.OpSettle, gatehouse.OpRelease:
 		l.settleShare()
+	// A question, which takes nothing and has no share.
 	default:
 		l.peekOrDelay()
 	}
@@ -48,6 +49,7 @@ func (l *limiterStep) acquireForGrant() {
 		fence, share = l.turn.Fence, l.extra.findShare(l.turn.Fence)
 	case g.ID != "":
 		fence = l.nextShareFence()
+		// Also in a trial: a change that was found to pass must not fail afterwards.
 		if most := cmp.Or(l.turn.MaxHolders, maxHolders); l.shareCount() >= most {
 			l.failWith(gatehouse.Exhausted, "has as many grants as one name may have")
 			return
@@ -109,6 +111,7 @@ func (l *limiterStep) renewShare() {
 	l.d.Value, l.d.Fence = share.counted, share.fence
 	if !l.turn.isTrial() {
 		share.until = addSaturating(l.now, int64(l.turn.Expires))
+		// It may be too early now: endDueShares then finds none that is due, and the next end.
 		l.extra.shares.nextEnd = min(l.extra.shares.nextEnd, share.until)
 	}
 }

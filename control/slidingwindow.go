@@ -25,6 +25,7 @@ func (w *slidingWindowMeter) asFine() *fineWindow { return (*fineWindow)(w) }
 
 func (w *slidingWindowMeter) setLimit(now int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
 	interval, fine := int64(to.Interval), to.Mode != gatehouse.ModeDefault
+	// Another size keeps the counts, which are of the same windows.
 	w.size = to.Size
 	if w.interval != interval || fine != (w.fine != nil) {
 		w.changeCounting(now, interval, fine)
@@ -141,6 +142,7 @@ func (w *slidingWindowMeter) readMeter(now int64) meterReading {
 	if w.fine != nil {
 		return w.asFine().readMeter(now)
 	}
+	// A copy, as a reading must not change the meter: windows are rolled on by a take.
 	at := *w
 	at.rollTo(now)
 	r := meterReading{limit: w.size, interval: w.interval, reset: now}
@@ -180,6 +182,7 @@ func (w *slidingWindowMeter) codeFields(c *stateCodec) {
 		c.codeUpTo(&w.current, noTime)
 		return
 	}
+	// The length of a part is a fraction of it, by which is divided.
 	if w.interval == 0 {
 		c.failDecoding("a window of no length in parts")
 		return

@@ -48,5 +48,6 @@ func borrowMeter(m limitMeter) limitMeter {
 		c.borrowed = true
 		return c
 	}
+	// All others are small.
 	return m.clone()
 }

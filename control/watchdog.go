@@ -36,6 +36,7 @@ func (w *Watchdog) applyCommand(now time.Time, turn *Turn) gatehouse.Decision {
 		return grantedAt(now)
 	case gatehouse.OpWait:
 		return w.waitForSilence(now, turn)
+	// Statistics, which all kinds have.
 	default:
 		d := grantedAt(now)
 		d.Stats = w.commandStats("waited",

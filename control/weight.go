@@ -69,6 +69,7 @@ func (l *limiterState[M, P]) Weight() int {
 }
 
 func (m *limiterExtra) memoryWeight() int {
+	// By capacity and not by length, since that is what is allocated.
 	weight := extraWeight + len(m.rule.Zone) + cap(m.meters)*meterWeight +
 		cap(m.reservations)*reservationWeight + m.holderBytes + cap(m.projected)*meterWeight +
 		cap(m.chunks)*chunkWeight + m.closed.memoryWeight() + m.shares.memoryWeight() +
@@ -116,6 +117,7 @@ func (p *paceMeter) memoryWeight() int { return 96 + int(p.arrayLength)*runWeigh
 func (s *Semaphore) Weight() int {
 	weight := semaphoreWeight + s.managed.memoryWeight()
 	weight += cap(s.holds.heap)*placeWeight + len(s.holds.heap)*holdWeight + s.holderBytes
+	// By the most holds there have been, as a map does not shrink.
 	if s.holds.byHolder != nil {
 		weight += mapWeight + mapSlots(s.holds.peak)*holdSlotWeight
 	}
