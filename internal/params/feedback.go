@@ -16,6 +16,7 @@ func (r *formReader) readFeedback(cmd *gatehouse.Command) {
 		Remaining:  r.readNumber(remainingParameter, numberRange{0, 0, gatehouse.MaxSize}),
 		Reset:      r.readMillis(resetParameter, 0, 0),
 	}
+	// Other operations check what they have no use for, as with all parameters.
 	if cmd.Op != gatehouse.OpFeedback {
 		return
 	}

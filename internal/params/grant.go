@@ -105,6 +105,7 @@ func (m *MemberValues) Read(member *gatehouse.Member) error {
 	r.readNumbers(&cmd, kind)
 	r.readLimiter(&cmd, kind)
 	if n := len(m.values.texts[zoneParameter]); n > maxZone {
+		// readLimiter has taken it as it is; for a single name readTexts checks how long it is.
 		r.failParameter("zone has %d bytes, want at most %d", n, maxZone)
 	}
 	// Rules of one meaning are equal, as a retry of a grant is recognized by what it wants.
@@ -142,6 +143,8 @@ var grantParameters = map[gatehouse.Op][]string{
 // Set gives a parameter of an operation a value. The error is of CodeInvalid.
 func (g *GrantValues) Set(op gatehouse.Op, name, value []byte) error {
 	same := func(known string) bool { return strings.EqualFold(known, string(name)) }
+	// One that the operation has no use for is refused: here a misspelt name would go unnoticed for a whole
+	// grant.
 	if !slices.ContainsFunc(grantParameters[op], same) {
 		if len(grantParameters[op]) == 0 {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want none of a %s",
@@ -182,11 +185,14 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 	switch cmd.Op {
 	case gatehouse.OpAcquire:
 		r.readGrantOptions(g, cmd)
+		// Without a record there is nothing that could expire, unless the request says how long its holds
+		// last.
 		if g.values.texts[expiresParameter] == nil && !cmd.HasRecord() {
 			absent = 0
 		}
 		cmd.MaxWait = r.readMillis(maxWaitParameter, gatehouse.Forever, -1)
 	case gatehouse.OpRenew:
+		// A renew that does not say how long keeps what the acquire has said.
 		absent = gatehouse.AsAcquired
 	case gatehouse.OpTopUp:
 		cmd.MaxWait = r.readMillis(maxWaitParameter, 0, -1)
@@ -195,6 +201,7 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 		cmd.Expires = r.readMillis(expiresParameter, absent, 1)
 	}
 	cmd.Owner = r.readNames()
+	// After the other parameters, which say whether it has a record.
 	if cmd.Op == gatehouse.OpAcquire && cmd.ID == "" && cmd.HasRecord() {
 		cmd.ID = uuid.NewString()
 	}
@@ -206,6 +213,8 @@ func (g *GrantValues) Read(cmd *gatehouse.GrantCommand) error {
 func (r *formReader) readGrantOptions(g *GrantValues, cmd *gatehouse.GrantCommand) {
 	if id := g.values.texts[idParameter]; id != nil {
 		cmd.ID = string(id)
+		// An empty id is refused and not taken for none, as a client that sends one counts on finding its
+		// grant again.
 		if len(id) == 0 || len(id) > gatehouse.MaxGrantID {
 			r.failParameter("id has %d bytes, want 1 to %d", len(id), gatehouse.MaxGrantID)
 		}
@@ -229,12 +238,14 @@ func (r *formReader) readGrantOptions(g *GrantValues, cmd *gatehouse.GrantComman
 func ReadCost(op gatehouse.Op, place, value []byte) (gatehouse.MemberCost, error) {
 	var cost gatehouse.MemberCost
 	kind, name, _ := bytes.Cut(place, []byte{'/'})
+	// The name is checked with the command: what a grant has is known to its record alone.
 	k, known := gatehouse.ParseKind(strings.ToLower(string(kind)))
 	if !known || !k.Limiter() {
 		return cost, gatehouse.Errorf(gatehouse.CodeInvalid,
 			"%s is the cost of %s, want it of a limiter of the grant, such as gcra/api", op, Quote(place))
 	}
 	cost.Key = gatehouse.Key{Kind: k, Name: string(name)}
+	// A topup of nothing would only wait; a settle may say that nothing was used.
 	least := int64(0)
 	if op == gatehouse.OpTopUp {
 		least = 1
@@ -243,6 +254,7 @@ func ReadCost(op gatehouse.Op, place, value []byte) (gatehouse.MemberCost, error
 	values.texts[costParameter] = value
 	r := formReader{values: &values}
 	cost.Cost = r.readNumber(costParameter, numberRange{0, least, gatehouse.MaxSize})
+	// Several costs may be given, so the error says whose it is.
 	if r.err != nil {
 		return cost, gatehouse.Errorf(gatehouse.CodeInvalid, "%s: %w", Quote(place), r.err)
 	}

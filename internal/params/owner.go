@@ -13,6 +13,7 @@ func (r *formReader) readOwner(cmd *gatehouse.Command) {
 		}
 		cmd.Now = r.readBool(nowParameter) // an evict frees the slots at once
 	}
+	// Every operation checks it, and only lists have a use for it.
 	most := r.readNumber(limitParameter, numberRange{gatehouse.DefaultListed, 1, gatehouse.MaxListed})
 	if cmd.Op == gatehouse.OpHolders || cmd.Op == gatehouse.OpWaiters {
 		cmd.Amount = most
@@ -29,6 +30,7 @@ func (r *formReader) readNames() *gatehouse.Owner {
 		Name: r.readText(ownerParameter), Host: r.readText(hostParameter),
 		Purpose: r.readText(purposeParameter),
 	}
+	// Given but empty is as if it were absent, and nothing is kept for it.
 	if owner == (gatehouse.Owner{}) {
 		return nil
 	}
@@ -61,10 +63,12 @@ func (r *formReader) readID(cmd *gatehouse.Command) {
 		return
 	}
 	text := r.values.texts[parameter]
+	// A list without a place to go on from begins at its beginning.
 	if len(text) == 0 && parameter == afterParameter {
 		cmd.Fence = 0
 		return
 	}
+	// A 0 would mean no hold at all to the command.
 	number, ok := parse(string(text))
 	if !ok || number == 0 {
 		r.failParameter("%s is %s, want the id of %s, as a list has it", names[parameter], Quote(text), what)

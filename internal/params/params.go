@@ -184,6 +184,7 @@ func inMillis(parameter int, text []byte) string {
 }
 
 func (r *formReader) failParameter(format string, args ...any) {
+	// One sentence is what an answer has room for, so the first fault is told.
 	if r.err == nil {
 		r.err = gatehouse.Errorf(gatehouse.CodeInvalid, format, args...)
 	}

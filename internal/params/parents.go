@@ -24,6 +24,7 @@ func (r *formReader) checkParents(kind gatehouse.Kind, op gatehouse.Op) {
 		(op == gatehouse.OpAcquire || op == gatehouse.OpPeek || op == gatehouse.OpDelay) {
 		return
 	}
+	// Unlike other parameters they are not left alone: a caller counts on their being charged.
 	r.failParameter("parents is for acquire, peek and delay of limiters, want none for %s of a %s", op, kind)
 }
 
@@ -45,6 +46,7 @@ func (f *Values) Parents(key gatehouse.Key) ([]gatehouse.Member, error) {
 		if err != nil {
 			return nil, err
 		}
+		// The name would be charged twice by one request.
 		if m.Key == key {
 			return nil, gatehouse.Errorf(gatehouse.CodeInvalid, "parents has %s, want other names than "+
 				"that of the request", key)
@@ -75,6 +77,7 @@ func readParent(text []byte) (m gatehouse.Member, err error) {
 	if !ok || !m.Key.Kind.Limiter() {
 		return m, bad("the name of a limiter, such as gcra/org-7:2000/1m")
 	}
+	// Names may have semicolons and colons, which ParentText escapes.
 	m.Key.Name, err = url.PathUnescape(string(name))
 	if err != nil {
 		return m, bad("every % followed by two hexadecimal digits")
@@ -82,6 +85,7 @@ func readParent(text []byte) (m gatehouse.Member, err error) {
 	if fault := gatehouse.NameFault(m.Key.Name); fault != "" {
 		return m, gatehouse.Errorf(gatehouse.CodeInvalid, "parents has a %s whose name %s", m.Key.Kind, fault)
 	}
+	// The same reading as that of an acquire, so that limits mean the same here.
 	var values Values
 	values.TrySet([]byte(names[limitsParameter]), text[colon+1:])
 	cmd, r := gatehouse.Command{Op: gatehouse.OpAcquire}, formReader{values: &values}
@@ -100,6 +104,7 @@ func ParentText(key gatehouse.Key) string {
 	const digits = "0123456789ABCDEF"
 	out := append([]byte(key.Kind.String()), '/')
 	for i := range len(key.Name) {
+		// Byte by byte: what is not ASCII is escaped as its bytes of UTF-8, as in URLs.
 		c := key.Name[i]
 		if c <= ' ' || c > '~' || strings.IndexByte(`%:;,"\`, c) >= 0 {
 			out = append(out, '%', digits[c>>4], digits[c&15])

@@ -85,5 +85,6 @@ func (f *Values) setText(parameter int, value []byte) {
 		value = []byte{}
 	}
 	f.texts[parameter] = value
+	// Also one that counts as absent, as Reset has to look at it.
 	f.named |= 1 << parameter
 }
