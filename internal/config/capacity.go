@@ -79,6 +79,7 @@ func (p *fieldPositions) find(field string) yamlnode.Position {
 		if at, ok := p.byField[field]; ok {
 			return at
 		}
+		// A field that is not in the file is shown where the one around it is.
 		dot := strings.LastIndexByte(field, '.')
 		if dot < 0 {
 			return p.at
@@ -93,6 +94,7 @@ func (c *capacityFile) readTop(node *yaml.Node) {
 		return // comments alone
 	}
 	for _, value := range c.pairsOf(node, topKeys, "the configuration") {
+		// Package capacity has faults of the list as a whole, which are shown here.
 		c.listAt = yamlnode.At(value)
 		if value.Kind != yaml.SequenceNode {
 			c.Fault(yamlnode.At(value), "resources is %s, want a list of templates", yamlnode.Kind(value))
@@ -205,6 +207,7 @@ func (c *capacityFile) readAlgorithm(a *capacity.Algorithm, node *yaml.Node, p *
 		case "parameters":
 			c.readParameters(a, value, p)
 		}
+		// Its zero value must not be checked: that would be a second, wrong fault.
 		p.faulty[field] = !ok
 	}
 }
@@ -244,6 +247,7 @@ func (c *capacityFile) readParameters(a *capacity.Algorithm, node *yaml.Node, p 
 	}
 	for i, entry := range node.Content {
 		field := "algorithm.parameters[" + strconv.Itoa(i) + "]"
+		// Entries of a list may be aliases, which pairsOf sees through in mappings alone.
 		entry = resolveAlias(entry)
 		p.byField[field] = yamlnode.At(entry)
 		// For something that is no mapping, "name is missing" would only repeat the fault.

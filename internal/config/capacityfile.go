@@ -25,5 +25,6 @@ func (w *watcher) watchFile(ctx context.Context, path string) error {
 
 func (w *watcher) reportUnwatched(path string, err error) {
 	err = fmt.Errorf("capacity configuration: changes of %s will go unnoticed: %w", path, err)
+	// Not as an answer to a reload: it is news once.
 	w.reportFailure(err, false)
 }

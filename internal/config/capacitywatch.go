@@ -43,6 +43,7 @@ type CapacityWatch struct {
 // source that is missing or has faults is reported as failed and waited for. It returns an error, and reports
 // nothing, if the source cannot be valid now or later.
 func WatchCapacity(ctx context.Context, watch CapacityWatch) error {
+	// An address that cannot be read is an error at once. A server that is away is not: it may come back.
 	s, err := parseSource(watch.Source)
 	if err != nil {
 		return err
@@ -76,6 +77,7 @@ func LoadCapacity(ctx context.Context, source string) (t capacity.Templates, ver
 	} else {
 		r = readFile(s.path)
 	}
+	// The path may be a mistyped address, with a user and a password in it.
 	t, err = r.parseTemplates()
 	return t, r.version, withoutUser(err, s.path)
 }
@@ -99,6 +101,7 @@ func withoutUser(err error, path string) error {
 	if err == nil || at < 0 {
 		return err
 	}
+	// The error stays the one below for errors.Is; only its text is another.
 	return &pathError{err, strings.ReplaceAll(err.Error(), path, "…"+path[at:])}
 }
 
@@ -144,6 +147,7 @@ func keyReading(r etcdkey.Reading) sourceReading {
 }
 
 func (r *sourceReading) parseTemplates() (capacity.Templates, error) {
+	// A source that cannot be read is reported by the same way as one with faults.
 	if r.err != nil {
 		return nil, fmt.Errorf("capacity configuration: %w", r.err)
 	}
@@ -185,6 +189,7 @@ func (w *watcher) report(r sourceReading, asked bool) {
 		w.reportFailure(err, asked)
 		return
 	}
+	// The version is that of the text, so a file that was only touched may be a new one: that does no harm.
 	changed := w.version != r.version
 	w.version = r.version
 	if w.last.IsNews(asked, changed, nil) {

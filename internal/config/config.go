@@ -79,6 +79,7 @@ func Load(path string, known Known) (*File, error) {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	f := &File{Path: path, known: known}
+	// Faults are not this function's error: Err has all of them, with those that the caller adds.
 	f.parse(text)
 	return f, nil
 }
@@ -106,6 +107,7 @@ func (f *File) readTop(node *yaml.Node) {
 	if yamlnode.IsNull(node) {
 		return // comments alone
 	}
+	// The caller knows its settings; the rest has lists, and no flags.
 	names := append(slices.Clone(f.known.Settings), jarlKey, rulesKey, serversKey)
 	for name, value := range f.pairsOf(node, names, "") {
 		switch name {
@@ -139,6 +141,7 @@ func (f *File) readSetting(name string, node *yaml.Node) {
 		}
 		setting.Values = append(setting.Values, value)
 	}
+	// An address is kept apart, to find two listeners at one port.
 	if slices.Contains(f.known.Addresses, name) && len(setting.Values) == 1 && setting.Values[0] != "" {
 		f.addAddress(name, setting.Values[0], setting.At)
 	}
@@ -157,6 +160,7 @@ func (f *File) readList(node *yaml.Node, l listSetting, read func(*yaml.Node)) {
 		f.Fault(yamlnode.At(node), "%s is %s, want a list of %s", l.key, yamlnode.Kind(node), l.of)
 		return
 	}
+	// Before any entry is read, as each may add faults and addresses.
 	if len(node.Content) > l.most {
 		f.Fault(yamlnode.At(node), "%s has %d %s, want at most %d", l.key, len(node.Content), l.of, l.most)
 		return

@@ -104,6 +104,7 @@ func parseCount(text string) (int64, error) {
 func parseDuration(text string, least time.Duration) (time.Duration, error) {
 	d, err := time.ParseDuration(text)
 	if err != nil || d < least || d > gatehouse.MaxDuration {
+		// A period of 0 would be no limit, and a guard of 0 is none.
 		if least > 0 {
 			return 0, errors.New("want a time above 0 such as 500ms, 60s or 1h, at most 100 years")
 		}
@@ -167,6 +168,7 @@ type placedAddress struct {
 // has such an address is not checked.
 func ParseAddress(text string) (Address, error) {
 	host, port, err := net.SplitHostPort(text)
+	// Names of ports, such as http, are refused: two listeners at one port must be found.
 	number, bad := strconv.ParseUint(port, 10, 16)
 	if err != nil || bad != nil || strings.ContainsAny(host, " \t\r\n/@?#\"") {
 		return Address{}, fmt.Errorf("is %s, want a host and a port such as localhost:5001 or 0.0.0.0:5001",
@@ -190,5 +192,6 @@ func ParseAddress(text string) (Address, error) {
 // Meets reports whether two servers cannot listen at both at the same time. For port 0 the system chooses
 // another port each time.
 func (a Address) Meets(b Address) bool {
+	// Port 0 is another free one each time.
 	return a.port != 0 && a.port == b.port && (a.host == b.host || a.host == "" || b.host == "")
 }

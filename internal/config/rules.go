@@ -61,6 +61,7 @@ func (r Rules) Find(key gatehouse.Key) StoreRule {
 // Index returns the index of the rule for a name, -1 when there is none.
 func (r Rules) Index(key gatehouse.Key) int {
 	for i := range r {
+		// The order of the file decides, and not how specific a pattern is.
 		if r[i].pattern.Match(key.Kind, key.Name) {
 			return i
 		}
@@ -136,6 +137,7 @@ const maxLazy = time.Minute
 // no such kind.
 func (r *StoreRule) firstKind(none func(gatehouse.Kind) bool) gatehouse.Kind {
 	for kind := gatehouse.Kind(1); int(kind) < gatehouse.Kinds; kind++ {
+		// One kind is enough to name in a fault.
 		if r.pattern.HasKind(kind) && !none(kind) {
 			return kind
 		}
@@ -182,6 +184,7 @@ func (f *File) readServers(node *yaml.Node) {
 	if !ok {
 		return
 	}
+	// A share of the limit is divided by this, so 0 is refused.
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > maxServers {
 		f.Fault(yamlnode.At(node), "%s is %s, want a whole number from 1 to %d",
@@ -196,6 +199,7 @@ func (f *File) checkShares() {
 	if f.Servers > 0 {
 		return
 	}
+	// Each rule is told: any of them may be the one that should have another answer.
 	for _, place := range f.shares {
 		f.Fault(place, "on-unreachable is %s, but %s does not say how many share the store",
 			fallback.LocalShare, serversKey)
