@@ -81,15 +81,19 @@ func startGuard(guard []string, output *os.File) (*Child, error) {
 	}
 	reportsIn, reportsOut, err := os.Pipe()
 	if err != nil {
+		// This process keeps only its own ends: a guard that dies then closes the reports, and the other
+		// way around.
 		_, _ = ordersIn.Close(), ordersOut.Close()
 		return nil, err
 	}
 	child := &Child{pipe: ordersOut, orders: json.NewEncoder(ordersOut),
 		ready: make(chan struct{}), done: make(chan struct{})}
+	// The guard knows the pipes by their numbers, which are their places in this list.
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr, ordersFile: ordersIn, reportsFile: reportsOut}
 	if output != nil {
 		files[1], files[2] = output, output
 	}
+	// Before the guard starts, as its command may be put into the foreground then.
 	child.terminal = openTerminal()
 	becomeSubreaper()
 	child.guard, err = os.StartProcess(guard[0], guard, &os.ProcAttr{Files: files})
@@ -98,6 +102,7 @@ func startGuard(guard []string, output *os.File) (*Child, error) {
 		_, _ = ordersOut.Close(), reportsIn.Close()
 		return nil, err
 	}
+	// It is set by Start, once there is a deadline.
 	child.killing = time.AfterFunc(time.Hour, child.killOverdue)
 	child.killing.Stop()
 	go child.readReports(reportsIn)
@@ -137,6 +142,7 @@ func (c *Child) readReports(from *os.File) {
 	lines := json.NewDecoder(bufio.NewReader(from))
 	var exit *Exit
 	for exit == nil {
+		// The end of the pipe without an exit says that the guard was killed.
 		var next report
 		if err := lines.Decode(&next); err != nil {
 			break
@@ -163,10 +169,12 @@ func (c *Child) finish(exit *Exit) {
 		}
 		c.killAll()
 	}
+	// From now on the number of the group may be that of another command.
 	c.killing.Stop()
 	_, _ = c.guard.Wait()
 	c.reapOrphans()
 	_ = c.pipe.Close()
+	// The command had the foreground, and a shell would find itself in the background.
 	c.terminal.takeBack()
 	c.terminal.close()
 	c.exit = *exit
@@ -181,6 +189,7 @@ func (c *Child) killOverdue() {
 
 // killAll kills the guard, the command and all its descendants.
 func (c *Child) killAll() {
+	// init.
 	for _, p := range descendants() {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}

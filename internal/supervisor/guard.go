@@ -185,6 +185,7 @@ func commandAttributes(tty *terminal) *syscall.SysProcAttr {
 // startStatus returns the exit status that a shell has for a command it could not start.
 func startStatus(err error) int {
 	if errors.Is(err, fs.ErrNotExist) {
+		// As sh and bash have it, by which scripts tell the two apart.
 		return 127
 	}
 	return 126
@@ -227,6 +228,7 @@ func (g *guard) followOrder(next order) {
 	if next.Deadline != nil {
 		g.moveDeadline(*next.Deadline)
 	}
+	// After its end the group may be that of another command.
 	if next.Signal != 0 && !g.exited {
 		_ = syscall.Kill(-g.group, syscall.Signal(next.Signal))
 	}
