@@ -24,13 +24,12 @@ type grantWait struct {
 // armTimer sets the timer for what time alone makes necessary. elapsed is the time since the last look. The
 // grantOrder is locked.
 func (r *GrantRequest) armTimer(elapsed time.Duration) {
-	due := r.nextDue()
+	due := earlier(r.nextDue(), r.grantEnd())
 	for i := range r.places {
-		changes := r.places[i].changes
 		// A line is kept at certain times only. When one begins or
 		// ends, others may pass or may not any more.
-		if changes > 0 && (due == gatehouse.Forever || changes < due) {
-			due = changes
+		if changes := r.places[i].changes; changes > 0 {
+			due = earlier(due, changes)
 		}
 	}
 	w := r.wait
@@ -50,6 +49,23 @@ func (r *GrantRequest) armTimer(elapsed time.Duration) {
 	}
 }
 
+// earlier is the shorter of two times, each of which may be Forever.
+func earlier(a, b time.Duration) time.Duration {
+	if a == gatehouse.Forever || b != gatehouse.Forever && b < a {
+		return b
+	}
+	return a
+}
+
+// grantEnd is how long after the last look the grant ends that a topup adds to, if it is not renewed. Then
+// the topup cannot be granted any more, and must not hold up those behind it. It is Forever for an acquire.
+func (r *GrantRequest) grantEnd() time.Duration {
+	if r.Command.Op != gatehouse.OpTopUp {
+		return gatehouse.Forever
+	}
+	return r.Decision.ExpiresAfter
+}
+
 // nextDue is how long after the last look the request can be granted, or the next of its names is about to
 // come free; Forever when that is not known.
 func (r *GrantRequest) nextDue() time.Duration {
@@ -61,16 +77,14 @@ func (r *GrantRequest) nextDue() time.Duration {
 		case !p.refused:
 			continue
 		case p.freeSoon:
-			if first == gatehouse.Forever || p.retry < first {
-				first = p.retry
-			}
+			first = earlier(first, p.retry)
 			// It can be granted once the last of them is free.
 			last = max(last, p.retry)
 			eldest = eldest || p.eldest
 			continue
 		// From that instant on the name counts as free soon, which may have other lines kept.
-		case p.retry != gatehouse.Forever && (soon == gatehouse.Forever || p.retry-keepWithin < soon):
-			soon = p.retry - keepWithin
+		case p.retry != gatehouse.Forever:
+			soon = earlier(soon, p.retry-keepWithin)
 		}
 		waits = waits || !p.moved
 	}
@@ -100,7 +114,8 @@ func (w *grantWait) onLook() {
 		ready = ready && (!p.refused || p.moved || p.freeSoon)
 	}
 	// While something else must happen first, nothing is asked: that will have it looked at.
-	if ready || r.keepsByTime() {
+	ended := w.due == r.grantEnd()
+	if ready || ended || r.keepsByTime() {
 		o.addDirty(r)
 	} else {
 		r.armTimer(w.due)

@@ -269,3 +269,39 @@ func TestGrantBehindARequest(t *testing.T) {
 		g.Close()
 	})
 }
+
+// TestTopupOfAGrantThatEnds: a topup that waits is answered when its grant ends, and holds up no other from
+// then on. A renewal moves that.
+func TestTopupOfAGrantThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate()
+		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "x"}
+		rule := gatehouse.Rule{Size: 10, Interval: 24 * time.Hour}
+		mustGrant(t, g, gatehouse.GrantCommand{
+			Op: gatehouse.OpAcquire, ID: "a", Expires: 2 * time.Second,
+			Want: []gatehouse.Member{{Key: key, Rule: rule, Cost: 8}},
+		})
+		l := newLog()
+		submitGrant(g, gatehouse.GrantCommand{
+			Op: gatehouse.OpTopUp, ID: "a", MaxWait: gatehouse.Forever,
+			Costs: []gatehouse.MemberCost{{Key: key, Cost: 5}},
+		}, l.done("topup"))
+		one := gatehouse.Command{
+			Op: gatehouse.OpAcquire, Rule: gatehouse.Rule{Size: gatehouse.InForce}, Cost: 1,
+			MaxWait: gatehouse.Forever,
+		}
+		submit(g, key, one, l.done("behind"))
+		time.Sleep(time.Second)
+		mustGrant(t, g, gatehouse.GrantCommand{Op: gatehouse.OpRenew, ID: "a", Expires: 3 * time.Second})
+		time.Sleep(2900 * time.Millisecond)
+		synctest.Wait()
+		l.wantOrder(t)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		l.wantOrder(t, "topup", "behind")
+		if got := l.get("topup"); got.outcome != gatehouse.Conflict {
+			t.Errorf("topup of a grant that has ended = %s, want a conflict", got.outcome)
+		}
+		g.Close()
+	})
+}
