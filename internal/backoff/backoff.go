@@ -14,6 +14,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		// Both may have come, of which select takes either.
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false

@@ -54,6 +54,7 @@ func (b *Budget) Take(bytes int) bool {
 	case bytes > Tiny:
 		return b.takeBelow(bytes, b.small)
 	}
+	// Counted all the same, as it leaves less for others.
 	b.used.Add(int64(bytes))
 	return true
 }
@@ -65,6 +66,7 @@ func (b *Budget) takeBelow(bytes int, most int64) bool {
 	if b.used.Add(int64(bytes)) <= most {
 		return true
 	}
+	// Added before it is compared, so that two at a time are not both let in for the last bytes.
 	b.used.Add(-int64(bytes))
 	b.refused.Add(1)
 	return false
@@ -74,6 +76,7 @@ func (b *Budget) takeBelow(bytes int, most int64) bool {
 // It reports false when the budget is exceeded and that is more than a fair share of it; it is noted all the
 // same.
 func (b *Budget) Move(change, held int) bool {
+	// The bytes are there already, so they are noted even where they are too many.
 	used := b.used.Add(int64(change))
 	return held <= Tiny || used <= b.large || held <= Small && used <= b.small
 }

@@ -83,6 +83,7 @@ func (a *Authority) IssueText(name string, after time.Duration) (cert, key []byt
 	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
+	// Servers of one test are clients in another.
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
 	private := newKey(a.tb)
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)

@@ -189,7 +189,7 @@ func (w *watcher) report(r sourceReading, asked bool) {
 		w.reportFailure(err, asked)
 		return
 	}
-	// The version is that of the text, so a file that was only touched may be a new one: that does no harm.
+	// A file that was only touched has another version. To apply the same again does no harm.
 	changed := w.version != r.version
 	w.version = r.version
 	if w.last.IsNews(asked, changed, nil) {

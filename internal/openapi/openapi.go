@@ -82,6 +82,7 @@ func New() (*Document, error) {
 	for i := range d.Operations {
 		op := &d.Operations[i]
 		for _, name := range op.Parameters {
+			// An operation that names what is not there would only be found by a generator.
 			field, ok := known.Parameters[name]
 			if !ok {
 				return nil, fmt.Errorf("components.json lacks parameter %s of %s", name, op.ID)
@@ -89,6 +90,7 @@ func New() (*Document, error) {
 			op.Fields = append(op.Fields, field)
 		}
 		for j, r := range op.Responses {
+			// The words of a response are the same for all operations that have it.
 			op.Responses[j].Description = known.Responses[r.Component].Description
 		}
 	}

@@ -91,6 +91,7 @@ func (t *operationTexts) allOperations() (all []Operation) {
 		all = append(all, newOperation(&t.Others[i]))
 	}
 	for i := range all {
+		// At the end, as statuses that are there already stay.
 		all[i].addUserResponses()
 	}
 	return all
@@ -110,6 +111,7 @@ func (op *Operation) addUserResponses() {
 		{Status: http.StatusForbidden, Component: "Forbidden"},
 		{Status: http.StatusTooManyRequests, Component: "OverQuota"},
 	} {
+		// The document has one response for each status.
 		if !slices.ContainsFunc(op.Responses, func(known Response) bool { return known.Status == r.Status }) {
 			op.Responses = append(op.Responses, r)
 		}
@@ -132,6 +134,7 @@ func (t *operationTexts) kindOperations(kind gatehouse.Kind) (all []Operation) {
 		get.Method, post.Method, post.ID = "get", "post", "post"+upperFirst(text.ID)
 		all = append(all, newOperation(&get), newOperation(&post))
 	}
+	// Lists and deletions by prefix are no operations of the grammar.
 	tag, id := kind.String(), upperFirst(kind.String())
 	return append(all, newOperation(&operationText{
 		ID: "list" + id, Tag: tag, Method: "get", Path: "/v1/" + tag, Summary: "List names",
@@ -185,6 +188,7 @@ func (t *operationTexts) findText(kind gatehouse.Kind, op gatehouse.Op) operatio
 	if kind.Limiter() {
 		family = "limiter"
 	}
+	// A kind may say more of an operation than what holds for every kind.
 	if text, own := t.Kinds[family][op.String()]; own {
 		return text
 	}
@@ -205,6 +209,7 @@ func statsSchema(kind gatehouse.Kind) string {
 	switch {
 	case kind.Limiter():
 		return "LimiterStats"
+	// A lock is a semaphore of size 1, and has the same figures.
 	case kind == gatehouse.Lock:
 		return "SemaphoreStats"
 	}

@@ -28,11 +28,13 @@ func New() func(name string) (manual.Page, bool) {
 		if name == "" {
 			name = "index.html"
 		}
+		// Held while an asset is compressed, so that each is compressed once.
 		mu.Lock()
 		defer mu.Unlock()
 		if p, ok := ready[name]; ok {
 			return p, true
 		}
+		// Only names of embedded files are found, so that a name needs no further check.
 		body, err := assets.ReadFile("assets/" + name)
 		if err != nil {
 			return manual.Page{}, false

@@ -143,8 +143,7 @@ var grantParameters = map[gatehouse.Op][]string{
 // Set gives a parameter of an operation a value. The error is of CodeInvalid.
 func (g *GrantValues) Set(op gatehouse.Op, name, value []byte) error {
 	same := func(known string) bool { return strings.EqualFold(known, string(name)) }
-	// One that the operation has no use for is refused: here a misspelt name would go unnoticed for a whole
-	// grant.
+	// Unlike those of a single name, parameters that the operation has no use for are refused.
 	if !slices.ContainsFunc(grantParameters[op], same) {
 		if len(grantParameters[op]) == 0 {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "parameter %s is unknown, want none of a %s",

@@ -82,6 +82,7 @@ func WindowFields(kind gatehouse.Kind, d *gatehouse.Decision) (policies, limits 
 			policies = append(policies, ", "...)
 		}
 		policies = p.AppendPolicy(policies)
+		// The binding one stands first already.
 		if i != binding {
 			limits = p.AppendLimit(append(limits, ", "...))
 		}
@@ -159,6 +160,7 @@ func (p *Policy) AppendPolicy(dst []byte) []byte {
 	switch {
 	case p.Window > 0:
 		dst = appendParam(dst, ";w=", int64(p.Window/time.Second))
+	// A semaphore has no window: it counts what is held at one time.
 	case p.Concurrent:
 		dst = append(dst, `;qu="concurrent-requests"`...)
 	}
@@ -168,6 +170,7 @@ func (p *Policy) AppendPolicy(dst []byte) []byte {
 // AppendLimit appends the policy as a member of RateLimit.
 func (p *Policy) AppendLimit(dst []byte) []byte {
 	dst = appendParam(p.appendName(dst), ";r=", p.Remaining)
+	// A time is optional in the draft, and none is better than one that is not known.
 	if p.MoreAfter == gatehouse.Forever {
 		return dst
 	}

@@ -22,6 +22,7 @@ func Serve(t *testing.T, server Front) (address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// It has room for one, so that a server which ends early does not wait for the cleanup.
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(listener) }()
 	t.Cleanup(func() {

@@ -189,7 +189,6 @@ func (c *Child) killOverdue() {
 
 // killAll kills the guard, the command and all its descendants.
 func (c *Child) killAll() {
-	// init.
 	for _, p := range descendants() {
 		_ = syscall.Kill(p.pid, syscall.SIGKILL)
 	}

@@ -76,6 +76,7 @@ func (f *FileFaults) Err(path string) error {
 		path += ":"
 	}
 	for i, fault := range f.list {
+		// Those that are not shown are counted, so that the fiftieth is not taken for the last.
 		if i == maxFaults {
 			fmt.Fprintf(&text, "and %d more\n", len(f.list)-i)
 			break

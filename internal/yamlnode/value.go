@@ -54,6 +54,7 @@ func (f *FileFaults) Scalar(name string, node *yaml.Node) (value string, ok bool
 	switch {
 	case node.Kind != yaml.ScalarNode:
 		f.addf(At(node), "%s is %s, want one value", name, Kind(node))
+	// A tag may mean another type than the text shows, such as !!binary.
 	case node.Style&yaml.TaggedStyle != 0:
 		f.addf(At(node), "%s has the tag %s, want a value without a tag", name, node.Tag)
 	case IsNull(node):

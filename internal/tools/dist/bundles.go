@@ -26,10 +26,12 @@ func (r *release) packChart() error {
 		if err != nil {
 			return err
 		}
+		// A chart's files lie in a folder of its name, with slashes on every system.
 		inside, err := filepath.Rel(root, name)
 		if err != nil {
 			return err
 		}
+		// The versions of the chart and of the program stand there alone.
 		if inside == "Chart.yaml" {
 			body = bytes.ReplaceAll(body, []byte(unset), []byte(r.version))
 		}
@@ -58,6 +60,7 @@ func (r *release) packCompose() error {
 	}
 	files = append(files, watching...)
 	name := "gatehouse-compose-" + r.version
+	// In the source the dashboard lies in docs, for which an unpacked archive has no place.
 	replace := strings.NewReplacer(unset, r.version, "../../../docs/monitoring/", "./")
 	for i, f := range files {
 		if f.path == "compose.yaml" {
@@ -87,11 +90,13 @@ func (r *release) writeSBOM(t target, binary string) error {
 	if err != nil {
 		return err
 	}
+	// The standard library is no module of the list, and has faults that scanners look for, too.
 	parts := []component{{
 		Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
 		PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go"),
 	}}
 	for _, module := range info.Deps {
+		// What was compiled is the replacement.
 		if module.Replace != nil {
 			module = module.Replace
 		}
@@ -101,6 +106,7 @@ func (r *release) writeSBOM(t target, binary string) error {
 		})
 	}
 	for i := range parts {
+		// References must differ from one another, which package URLs do.
 		parts[i].Ref = parts[i].PURL
 	}
 	name := r.archiveName(t)

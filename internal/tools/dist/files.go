@@ -49,10 +49,12 @@ func (r *release) sourceFile(path string) ([]byte, error) {
 func tarFiles(files []file, at time.Time, folders bool) ([]byte, error) {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
+	// The caller's files go into other packages, too, in their own order.
 	files = slices.Clone(files)
 	if folders {
 		files = append(files, foldersOf(files)...)
 	}
+	// One commit makes the same archive each time; and a folder sorts before what is in it.
 	slices.SortFunc(files, func(a, b file) int { return strings.Compare(a.path, b.path) })
 	for _, f := range files {
 		head := &tar.Header{
@@ -150,6 +152,7 @@ func (r *release) packArchive(t target, binary []byte) error {
 		}
 		files = append(files, file{path: folder + f.path, body: f.body})
 	}
+	// All of it lies in one folder, so that unpacking puts nothing beside other files.
 	for i := range files {
 		files[i].path = name + "/" + files[i].path
 	}
@@ -173,6 +176,7 @@ func zipFiles(files []file, at time.Time) ([]byte, error) {
 	w := zip.NewWriter(&out)
 	for _, f := range files {
 		head := &zip.FileHeader{Name: f.path, Method: zip.Deflate, Modified: at}
+		// Zip keeps the mode of Unix as well, for those who unpack it there.
 		head.SetMode(os.FileMode(modeOf(f)))
 		part, err := w.CreateHeader(head)
 		if err != nil {

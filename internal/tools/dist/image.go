@@ -54,6 +54,7 @@ func (r *release) packImage(t target, binary []byte) error {
 	if err != nil {
 		return fmt.Errorf("certificates for the image: %w; the package ca-certificates has them", err)
 	}
+	// The image has no system: only the program, what it trusts, and a folder that its user may write to.
 	plain, err := tarFiles([]file{
 		{path: "gatehouse", body: binary, mode: 0o755},
 		{path: "etc/ssl/certs/ca-certificates.crt", body: certificates},
@@ -66,6 +67,7 @@ func (r *release) packImage(t target, binary []byte) error {
 	if err != nil {
 		return err
 	}
+	// The configuration names the layer as it is unpacked, the manifest as it is packed.
 	config, err := json.Marshal(r.imageConfig(t, digest(plain)))
 	if err != nil {
 		return err
@@ -95,6 +97,7 @@ func (r *release) packImage(t target, binary []byte) error {
 	if err != nil {
 		return err
 	}
+	// Older versions of Docker read manifest.json and know nothing of index.json.
 	docker, err := json.Marshal([]map[string]any{{
 		"Config": blob(config), "RepoTags": []string{name}, "Layers": []string{blob(layer)},
 	}})
@@ -116,6 +119,7 @@ func (r *release) packImage(t target, binary []byte) error {
 func (r *release) imageConfig(t target, layer string) imageConfig {
 	var c imageConfig
 	c.Architecture, c.OS, c.Created = t.processor, t.system, r.time
+	// By number, as the image has no file of users.
 	c.Config.User = fmt.Sprintf("%d:%d", nobody, nobody)
 	c.Config.ExposedPorts = map[string]struct{}{"5505/tcp": {}, "5506/tcp": {}, "5507/tcp": {}}
 	c.Config.Entrypoint = []string{"/gatehouse"}

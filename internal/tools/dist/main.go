@@ -71,6 +71,7 @@ func (r *release) build(only string) error {
 			return fmt.Errorf("%s/%s: %w", t.system, t.processor, err)
 		}
 	}
+	// Chart and Compose hold for all targets, and are made once.
 	if err := r.packChart(); err != nil {
 		return err
 	}
@@ -91,9 +92,12 @@ func (r *release) commitTime() time.Time {
 // compile builds the program for a target: static, without names of folders and symbols. Its version is then the
 // constant of the source and not one of the commit.
 func (r *release) compile(t target, binary string) error {
+	// No name of a folder and no state of the repository gets in, so that the same commit makes the same
+	// bytes.
 	cmd := exec.Command("go", "build", "-tags", "otel", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w",
 		"-o", binary, "./cmd/gatehouse")
 	cmd.Dir, cmd.Stderr = r.source, os.Stderr
+	// GOFLAGS of the environment must not change what is released.
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.system, "GOARCH="+t.processor, "GOFLAGS=")
 	return cmd.Run()
 }
@@ -104,6 +108,7 @@ func (r *release) prepare(work string) error {
 	if err := r.compile(target{runtime.GOOS, runtime.GOARCH}, here); err != nil {
 		return err
 	}
+	// The program is asked, so that version and pages are those of what is packed.
 	told, err := exec.Command(here, "version", "--json").Output()
 	if err != nil {
 		return err
@@ -141,6 +146,7 @@ func (r *release) pack(t target, binary string) error {
 	if err := r.packArchive(t, body); err != nil {
 		return err
 	}
+	// All further forms are for Linux alone.
 	if err := r.writeSBOM(t, binary); err != nil || t.system != "linux" {
 		return err
 	}

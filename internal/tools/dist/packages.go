@@ -40,6 +40,7 @@ func (r *release) systemFiles(binary []byte) ([]file, error) {
 	for _, f := range r.manual {
 		switch path.Ext(f.path) {
 		case ".1":
+			// Debian wants pages compressed.
 			page, err := compress(f.body)
 			if err != nil {
 				return nil, err
@@ -87,9 +88,11 @@ func (r *release) packDeb(t target, files []file) error {
 		if f.config {
 			fmt.Fprintf(&configs, "/%s\n", f.path)
 		}
+		// dpkg's own archives begin paths so.
 		inside[i] = f
 		inside[i].path = "./" + f.path
 	}
+	// dpkg counts Installed-Size in KiB, and wants lines of a description indented.
 	about := fmt.Sprintf("Package: gatehouse\nVersion: %s\nArchitecture: %s\nMaintainer: %s\n"+
 		"Installed-Size: %d\nDepends: passwd\nSection: net\nPriority: optional\nHomepage: %s\nDescription: %s\n %s\n",
 		r.packageVersion(), t.processor, maintainer, size/1024, home, summary,
@@ -124,6 +127,7 @@ func (r *release) packDeb(t target, files []file) error {
 
 // packRPM writes an rpm.
 func (r *release) packRPM(t target, files []file) error {
+	// Fedora has its own names of processors.
 	processor := map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[t.processor]
 	after, before, err := r.scripts()
 	if err != nil {
@@ -134,6 +138,7 @@ func (r *release) packRPM(t target, files []file) error {
 		Summary: summary, Description: description, URL: home, Packager: maintainer,
 		Licence: "Apache-2.0", Compressor: "gzip", BuildTime: r.time, BuildHost: "localhost",
 	}
+	// By its file, which every distribution of rpm has, whatever its package is called.
 	if err := about.Requires.Set("/usr/sbin/useradd"); err != nil {
 		return err
 	}
@@ -148,6 +153,7 @@ func (r *release) packRPM(t target, files []file) error {
 			Name: "/" + strings.Replace(f.path, zshFolder, zshOfRPM, 1), Body: f.body, Mode: uint(modeOf(f)),
 			Owner: "root", Group: "root", MTime: uint32(r.time.Unix()),
 		}
+		// An update keeps what an administrator has changed.
 		if f.config {
 			one.Type = rpmpack.ConfigFile | rpmpack.NoReplaceFile
 		}
