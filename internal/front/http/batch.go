@@ -91,7 +91,9 @@ func (b *batchTask) enterUser(user *access.User, address netip.Addr) {
 	b.keys = make([]gatehouse.Key, len(b.commands))
 	b.holders = make([]string, len(b.commands))
 	for i, c := range b.commands {
+		// Enter turns them into those of the gate, and the answer has them as the client wrote them.
 		b.keys[i], b.holders[i] = c.Key, c.Command.Holder
+		// Each is judged by itself, as each has an answer of its own in the batch.
 		if c.fault == nil {
 			c.pass, c.fault = user.Enter(&c.Key, &c.Command)
 			c.pass.Address, c.pass.Protocol = address, telemetry.HTTP

@@ -115,6 +115,7 @@ func (s *Server) findDecision(id string) (e decisions.Explained, p *rejection) {
 	kept := s.config.Decisions
 	number, ok := gatehouse.ParseDecisionID(id)
 	quoted := params.Quote([]byte(id))
+	// A server without a log never gave an id, whatever the id is.
 	switch {
 	case kept == nil || kept.Kept() == 0:
 		return e, noSuchPath("decision %s is not kept: this server keeps none, see --decisions", quoted)
@@ -126,6 +127,7 @@ func (s *Server) findDecision(id string) (e decisions.Explained, p *rejection) {
 	switch {
 	case ok:
 		return e, nil
+	// An id that is too old and one of another server need different advice.
 	case kept.HadNumber(number):
 		return e, noSuchPath("decision %s is not kept any more: this server keeps the last %d refusals, "+
 			"see --decisions", quoted, kept.Kept())

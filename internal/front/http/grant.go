@@ -365,6 +365,7 @@ func (g *grantTask) denialText(maxWait time.Duration) string {
 	if maxWait != 0 {
 		within = fmt.Sprintf("within maxwait=%d ms", maxWait.Milliseconds())
 	}
+	// None of its names refused: there was room, which requests before it are to have.
 	binds := "others wait for these names"
 	if d.Binding >= 0 && d.Binding < len(d.Want) {
 		m := &d.Want[d.Binding]

@@ -158,6 +158,7 @@ var ownerParts = map[string]string{"name": "owner", "host": "host", "purpose": "
 
 // readOwner reads for whom a grant is. Everything about that is in one object.
 func (r *jsonReader) readOwner(name []byte, values *params.GrantValues) error {
+	// Its parts are parameters too, by which an owner would be given in a query.
 	if !bytes.EqualFold(name, []byte("owner")) {
 		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s stands alone, want it in an owner, such as "+
 			`"owner":{"name":"train-a","host":"g1"}`, bytes.ToLower(name))
@@ -172,6 +173,7 @@ func (r *jsonReader) readOwner(name []byte, values *params.GrantValues) error {
 		if err != nil {
 			return err
 		}
+		// A number or a word such as null would become a text that the client did not mean.
 		if v.form != jsonText {
 			return gatehouse.Errorf(gatehouse.CodeInvalid, "owner: %s is %s, want a text",
 				bytes.ToLower(part), jsonTypeNames[v.form])

@@ -152,11 +152,13 @@ func (w *waiter) endStream() (message []byte, begun bool) {
 	}
 	w.stream.mu.Lock()
 	begun = w.stream.begun
+	// Not called under the lock, which events that are being written need.
 	stop := w.stream.stop
 	w.stream.mu.Unlock()
 	if stop != nil {
 		stop()
 	}
+	// Then it is answered as without a stream, with a status that tells the outcome.
 	if !begun {
 		return nil, false
 	}

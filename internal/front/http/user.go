@@ -142,6 +142,7 @@ type waiterUser struct {
 
 // enterUser judges the command of a waiter for its user. It reports false if it was refused.
 func (w *waiter) enterUser(ctx *fasthttp.RequestCtx, from *sender) bool {
+	// A waiter is used for one request after the other.
 	w.user = nil
 	if from.user == nil {
 		return true
@@ -157,10 +158,12 @@ func (w *waiter) enterUser(ctx *fasthttp.RequestCtx, from *sender) bool {
 	default:
 		w.user.pass, err = from.user.Enter(&w.Key, &w.Command)
 	}
+	// Only now, as Enter returns a whole Pass.
 	w.user.pass.Address, w.user.pass.Protocol = peer.Source(ctx.Conn()), telemetry.HTTP
 	if err == nil {
 		return true
 	}
+	// What was not put to the gate has no decision that would be counted.
 	w.server.metrics.countMalformed(w.responder.key.Kind, w.responder.op, from.began)
 	w.server.refuseUser(ctx, from, from.user, err)
 	return false

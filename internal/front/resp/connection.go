@@ -98,6 +98,7 @@ func (s *session) answerAuth(args [][]byte) {
 		if l != nil && s.logIn(l) {
 			s.loop.reply.writeOK()
 		}
+	// Word for word as Redis, which libraries look for.
 	case len(args) == 2:
 		s.loop.reply.writeError("ERR", "AUTH <password> called without any password configured for the "+
 			"default user. Are you sure your configuration is correct?")

@@ -103,6 +103,7 @@ func (g *jointCall) mustReach() bool {
 
 // answerGrant answers an operation on a grant that is decided.
 func (s *session) answerGrant(g *jointCall) {
+	// First, as it turns names and ids into those that the user knows.
 	g.leaveGrant()
 	if g.level != nil {
 		s.answerLevels(g)
@@ -119,6 +120,7 @@ func (s *session) answerGrant(g *jointCall) {
 		r.writeError(outcomes[d.Outcome], cmp.Or(d.Message, g.key().String()+" does not exist"))
 	case d.Outcome > gatehouse.Granted:
 		r.writeError(outcomes[d.Outcome], cmp.Or(d.Message, fmt.Sprintf("%s: %s", g.key(), d.Outcome)))
+	// A refusal is null, as where SET NX of Redis takes nothing, unless details are wanted.
 	case d.Outcome == gatehouse.Refused && !g.details:
 		r.writeNull()
 	default:

@@ -93,6 +93,7 @@ func (l *listRequest) readOption(option string, value []byte) (known bool, err e
 	case "PREFIX":
 		l.Prefix.Prefix = string(value)
 	case "WITH":
+		// Another word behind WITH is an unknown option, and not one with a wrong value.
 		l.details = upperWord(value) == "DETAILS"
 		return l.details, nil
 	case "MOST":
