@@ -54,6 +54,7 @@ func (r *responder) decisionJSON(d *gatehouse.Decision) []byte {
 	var o jsonObject
 	o = o.addText("outcome", d.Outcome.String())
 	o = o.addRaw("granted", strconv.AppendBool(nil, d.Outcome == gatehouse.Granted))
+	// Other outcomes are about the state as it is, of which the figures tell nothing.
 	if d.Outcome <= gatehouse.Granted {
 		o = r.appendDecision(o, d)
 	}

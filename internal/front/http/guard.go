@@ -85,6 +85,7 @@ func (s *Server) mayOpen(ctx *fasthttp.RequestCtx, path string, from *sender) bo
 	if s.config.Users == nil {
 		return true
 	}
+	// No gate is asked, which is where other requests count to the rate.
 	if !s.takeRate(ctx, from) {
 		return false
 	}
@@ -127,6 +128,7 @@ func (s *Server) answerWhoami(ctx *fasthttp.RequestCtx) {
 		On string `json:"on"`
 		Do string `json:"do"`
 	}
+	// Not nil, so that a user without rights has an empty list and not null.
 	user, may := s.userOf(ctx), []permission{}
 	for on, level := range user.Permissions() {
 		may = append(may, permission{on, level.String()})
@@ -146,6 +148,7 @@ func (s *Server) checkRoute(ctx *fasthttp.RequestCtx, r *route, name string, fro
 	if !s.mayOpen(ctx, r.path, from) {
 		return false
 	}
+	// The guard of this path is open, as what it needs depends on the resource.
 	if r.path == "/capacity/" {
 		if err := from.user.Require(glob.Capacity, name, gatehouse.LevelRead, "to look at"); err != nil {
 			s.refuseUser(ctx, from, from.user, err)
@@ -180,6 +183,7 @@ func (s *Server) currentView(ctx *fasthttp.RequestCtx) func() (v activity.View, 
 		if !known {
 			return nil, s.config.Users == nil
 		}
+		// The login outlives the policy: a user who was given fewer rights sees less in the next frame.
 		user := s.config.Users.Current(login)
 		if user == nil || requirePage(user, activityPath) != nil {
 			return nil, false

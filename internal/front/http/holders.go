@@ -204,6 +204,7 @@ func (s *Server) answerCycles(ctx *fasthttp.RequestCtx) {
 			f.writeTo(&ctx.Response, from.wantsJSON)
 			return
 		}
+		// Not nil, so that no cycle is an empty list and not null.
 		list := make([]cycleJSON, 0, len(cycles))
 		for _, c := range s.userOf(ctx).OwnCycles(cycles) {
 			list = append(list, newCycleJSON(c))

@@ -30,6 +30,7 @@ func (s *Server) decideLevels(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 	w.responder.answersTo(r, s.config.Refusal)
 	w.responder.levels = l
 	l.Decided = func(*gate.GrantRequest) { w.onDecision(nil) }
+	// It judges the task, which has all names.
 	if !w.enterUser(ctx, from) {
 		return
 	}
@@ -59,6 +60,7 @@ func (l *levels) writeTask(resp *fasthttp.Response, r *responder) {
 // writeShort implements [waiterTask]: it tells about the level that decided alone.
 func (l *levels) writeShort(resp *fasthttp.Response, r *responder) {
 	l.short = true
+	// The long answer has been written, and there was no room for it.
 	resp.ResetBody()
 	l.writeTask(resp, r)
 }

@@ -62,6 +62,7 @@ func newRoutes(config map[string]routeHandler) (all []*route, err error) {
 // letter case differs, or it has a slash at the end.
 func (s *Server) findRoute(path []byte) (r *route, rest []byte, odd bool) {
 	for _, r := range s.routes {
+		// newRoutes has put the longest first, so that the first that fits is the most specific.
 		n := len(r.path)
 		switch below := r.path[n-1] == '/'; {
 		case len(path) < n || !strings.EqualFold(string(path[:n]), r.path):

@@ -40,6 +40,7 @@ func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) b
 		return false
 	}
 	from.user, from.login = user, login
+	// Handlers of routes are given the context alone.
 	ctx.SetUserValue(access.ContextKey, user)
 	ctx.SetUserValue(loginKey, login)
 	return true
@@ -52,6 +53,7 @@ func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login
 		_, source.Secure = c.Conn.(*tlsconn.Connection)
 	}
 	if len(from.authorization) == 0 {
+		// Identify refuses it later, if the file has no anonymous user and the certificate is that of none.
 		login, _ := s.config.Users.Admit(source)
 		return login, nil
 	}
@@ -69,6 +71,8 @@ func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login
 			break
 		}
 		claimed, token = string(name), password
+	// A scheme that is not known is a wrong token, and not one that is missing: it must not pass for
+	// anonymous.
 	default:
 		token = nil
 	}
@@ -177,6 +181,7 @@ func (w *waiter) leaveUser() {
 	if w.user == nil {
 		return
 	}
+	// Before Leave, which counts what was granted: the wait asks for its names no more.
 	w.user.wait.End()
 	switch t := w.task.(type) {
 	case *grantTask:

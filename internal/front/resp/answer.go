@@ -34,6 +34,7 @@ var codes = [...]string{
 
 // answerDecision answers a command that is decided.
 func (s *session) answerDecision(c *nativeCall) {
+	// First, as it may turn a decision into the error of a user whose wait was ended.
 	c.leaveCall()
 	d, err := c.Decision, c.Err
 	s.countAnswer(c.shownKey(), c.Command.Op, d, err)
@@ -45,6 +46,7 @@ func (s *session) answerDecision(c *nativeCall) {
 		s.answerFailure(c.decisiveKey(), d)
 	case d.Report != nil:
 		r.writeReport(c.Command.Op, d.Report)
+	// A peek changes nothing: the figures are all that it is asked for.
 	case c.details || c.Command.Op == gatehouse.OpPeek:
 		r.writeDecision(c, d)
 	case d.Outcome == gatehouse.Refused:

@@ -28,6 +28,7 @@ func (s *session) enterCall(c *nativeCall) bool {
 		return true
 	}
 	u := &commandUser{login: s.account().login, key: c.Key, holder: c.Command.Holder}
+	// Enter changes name and holder into those of the gate, so both were kept as the client calls them.
 	var err error
 	u.pass, err = s.user().Enter(&c.Key, &c.Command)
 	u.pass.Address, u.pass.Protocol = s.client.Addr(), telemetry.RESP
@@ -55,6 +56,7 @@ func (s *session) enterGrant(j *jointCall) bool {
 		return false
 	}
 	j.user = u
+	// The names of a grant that is there are known once its record is read.
 	j.Judge = u.pass.JudgeGrant(j.Command.Op)
 	return true
 }

@@ -88,6 +88,7 @@ func (s *session) commandDocs(asked []*command) {
 	for _, c := range asked {
 		n += boolToInt(c != nil)
 	}
+	// As in Redis, names without a command are left out here, while COMMAND INFO has a null for them.
 	r.writeMap(n)
 	for _, c := range asked {
 		if c != nil {
@@ -186,6 +187,7 @@ func describeCommands(commands map[string]*command, version string) map[*command
 	for _, c := range commands {
 		var d commandDescription
 		for i := range d.info {
+			// Once for RESP2 and once for RESP3: maps are written differently.
 			info, docs := replyWriter{three: i == 1}, replyWriter{three: i == 1}
 			info.writeCommandInfo(c)
 			docs.writeCommandDocs(c, version)
@@ -243,6 +245,7 @@ func splitSyntax(syntax string) (words []string) {
 	for syntax != "" {
 		end := strings.IndexByte(syntax, ' ')
 		if syntax[0] == '[' {
+			// What is in brackets is one argument, although it may have spaces.
 			end = strings.IndexByte(syntax, ']') + 1
 		}
 		if end < 0 || end >= len(syntax) {

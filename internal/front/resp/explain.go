@@ -113,6 +113,7 @@ func (r *replyWriter) writeCauses(c *decisions.Causes) {
 	r.writeText("users")
 	r.writeArray(len(c.Users))
 	for _, u := range c.Users {
+		// Counts fade with time, so that they have fractions, which people do not ask for.
 		r.writeMap(3)
 		r.writeTexts("user", u.Key)
 		r.writePair("count", int64(math.Round(u.Count)))

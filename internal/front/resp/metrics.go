@@ -55,6 +55,7 @@ func (t *answerCounts) countAnswer(
 	kind gatehouse.Kind, op gatehouse.Op, outcome telemetry.RequestOutcome, n uint64,
 ) {
 	series := t.shard.Of(kind, op)
+	// A pipeline mostly has equal answers, which then cost one addition.
 	if t.n > 0 {
 		last := &t.runs[t.n-1]
 		if last.series == series && last.outcome == outcome && last.since == t.since {

@@ -58,6 +58,7 @@ func (p *parser) nextCommand(data []byte) (n int, err error) {
 	switch data[0] {
 	case '*':
 		return p.readArray(data, tail, before)
+	// A client that speaks TLS to this listener is told so, and not that its bytes are odd.
 	case tlsHandshake:
 		return 0, protocolError("TLS is not spoken here")
 	}

@@ -32,6 +32,7 @@ func (s *session) followCall(c *nativeCall) {
 		p.mu.Lock()
 		p.pending = r.out
 		p.mu.Unlock()
+		// The event loop alone writes to its connections.
 		_ = conn.Wake(nil)
 	})
 	p.mu.Lock()
@@ -77,5 +78,6 @@ func (s *session) endProgress(c *nativeCall) {
 	p.(*pushedProgress).mu.Lock()
 	stop := p.(*pushedProgress).stop
 	p.(*pushedProgress).mu.Unlock()
+	// Not under the lock, which the function that is told of places takes.
 	stop()
 }

@@ -94,6 +94,7 @@ func (s *session) cellThrottle(args [][]byte) {
 // limit, and what remains; two times follow.
 func (r *replyWriter) writeRate(call *rateCall, v *rateResult) {
 	head := "*5\r\n:0\r\n"
+	// throttlecrab tells whether it is allowed, the others whether it is limited.
 	if v.limited != (call.wanted.form == crabForm) {
 		head = "*5\r\n:1\r\n"
 	}

@@ -122,6 +122,8 @@ const chunkSize = 16 << 10
 func (c *secureConn) Write(b []byte) (written int, err error) {
 	for len(b) > 0 {
 		n := min(len(b), chunkSize)
+		// What was sent is known in bytes of records, and asked for in bytes of answers: each chunk notes
+		// both.
 		begin := c.records.written
 		if _, err := c.tls.Write(b[:n]); err != nil {
 			return written, err
