@@ -105,6 +105,7 @@ func (a *absentServers) lookAll() {
 	now, _ := s.clock.storeTime()
 	for _, server := range a.listBarring(now) {
 		ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
+		// Without the lock, as this asks the store.
 		absent := a.backend.Absent(ctx, s.config.Server, server)
 		cancel()
 		if absent {

@@ -111,6 +111,7 @@ func (q *callQueue) takeMatching(match func(*applyCall) bool) (front []*applyCal
 		return nil
 	}
 	front = slices.Clone(q.waiting[:n])
+	// A new slice, since the old one would keep the calls that were taken.
 	q.waiting = append([]*applyCall(nil), q.waiting[n:]...)
 	return front
 }

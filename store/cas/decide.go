@@ -146,6 +146,7 @@ func (d *decider) beginDecision() {
 func (d *decider) endDecision() {
 	out, buffers := d.out, d.buffers
 	d.collectDecisions()
+	// Other servers go by the heads, and have to hear of another one.
 	if d.updateHead() {
 		d.tell = true
 	}

@@ -153,6 +153,7 @@ func (r *storedRecord) otherLines(server uint32, now int64) (lines []gatehouse.O
 		if h.server == server || h.until <= now {
 			continue
 		}
+		// A head lasts for headLifetime from when it was written.
 		lines = append(lines, gatehouse.OtherLine{
 			Server: h.server, Waiting: int(h.waiting), WaitingFor: max(0, time.Duration(now-h.since)),
 			Seen: max(0, headLifetime-time.Duration(h.until-now)),

@@ -103,6 +103,7 @@ func (s *Store) beginJoint(c *control.JointChange) *jointTransaction {
 	t.parts = slices.Grow(t.parts[:0], n)[:n]
 	for i := range t.parts {
 		p := &t.parts[i]
+		// The turn is copied, since it may have to be decided more than once.
 		p.Part, p.turns, p.place.joint = &c.Parts[i], append(p.turns[:0], c.Parts[i].Turn), t
 		p.entry = s.cache.entryFor(c.Parts[i].Key)
 		if isGrantUndo(&p.turns[0]) {
@@ -162,6 +163,8 @@ func (t *jointTransaction) begin() {
 			p.entry.known.current = false
 		}
 	}
+	// Such a backend waits for the store, and callers must not. It
+	// ends when the change is made, or time is up.
 	if s.async == nil {
 		go t.run()
 		return
@@ -329,6 +332,7 @@ func (t *jointTransaction) putBackLines(err error) {
 			continue
 		}
 		var waiting []waiter
+		// After an error the gate asks again for what still waits.
 		if err == nil && p.decider.waits {
 			one := waiter{
 				since:  sinceOf(&p.turns[0], p.Turn.Decision.At.UnixNano()),

@@ -165,6 +165,7 @@ func (t *jointTransaction) recordChange(i int) (c RecordChange, full bool) {
 	k, u := &p.entry.known, &p.update
 	absent := u.state == nil && len(u.next.heads) == 0
 	nothing := absent && k.version == 0 && len(t.unresolved) == 0 && !t.pending
+	// Compared only: what changes in other records was decided on what was read of this one.
 	if !u.write || nothing {
 		return RecordChange{If: k.version, Read: true}, false
 	}
@@ -357,6 +358,7 @@ func (t *jointTransaction) onNoReply(err error) (over bool, why error) {
 		}
 	}
 	for i := range t.parts {
+		// The change itself may have made them out of date.
 		t.parts[i].entry.known.current = false
 	}
 	t.fresh = false

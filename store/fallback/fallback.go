@@ -61,6 +61,7 @@ func New(remote RemoteStore, config Config) *Store {
 
 // Apply applies the change to the store, or answers it by rule if that is unreachable.
 func (s *Store) Apply(c *control.Change) {
+	// The store has not granted these, and must not give them back.
 	if c.Key.Kind.Limiter() && slices.ContainsFunc(c.Turns, isOwnUndo) {
 		s.applyOwnUndos(c)
 		return
@@ -120,6 +121,7 @@ func (s *Store) countCommands(rule Answer, queue []control.Turn) {
 	}
 	commands := 0
 	for i := range queue {
+		// A gate makes undos by itself.
 		if queue[i].Op != gatehouse.OpUndo {
 			commands++
 		}
@@ -292,6 +294,7 @@ func divideLimit(kind gatehouse.Kind, cmd *gatehouse.Command, servers int64) (ok
 		}
 	}
 	switch {
+	// A list replaces the single limit.
 	case cmd.Limits.Len() > 0:
 		parts := make([]gatehouse.Limit, cmd.Limits.Len())
 		for i := range parts {

@@ -32,6 +32,7 @@ type jointPlace struct {
 func (s *Store) ApplyJoint(c *control.JointChange) {
 	for i := range c.Parts {
 		kind := c.Parts[i].Key.Kind
+		// Before the shards of the parts are locked, as it may take the locks of others.
 		s.reclaimScarce(kind, isHeld(kind) && c.Parts[i].Turn.Op == gatehouse.OpAcquire)
 	}
 	w := s.joints.Get().(*jointWork)
@@ -99,6 +100,7 @@ func (s *Store) lockParts(c *control.JointChange, w *jointWork) {
 		w.places[i] = jointPlace{shard: s.shardAt(hash), hash: hash}
 		w.shards = append(w.shards, 0)
 		n, at := uint32(hash%shards), i
+		// Sorted as they come, since a change has few parts.
 		for at > 0 && w.shards[at-1] > n {
 			w.shards[at] = w.shards[at-1]
 			at--
@@ -106,6 +108,7 @@ func (s *Store) lockParts(c *control.JointChange, w *jointWork) {
 		w.shards[at] = n
 	}
 	for i, n := range w.shards {
+		// Two names may be in one shard, which is locked once.
 		if i == 0 || w.shards[i-1] != n {
 			s.shards[n].mu.Lock()
 		}
@@ -128,6 +131,7 @@ func (s *Store) readStates(c *control.JointChange, w *jointWork) {
 		place.entry = place.shard.find(c.Parts[i].Key, place.hash)
 		if place.entry != nil {
 			place.old = place.entry.state
+			// Measured now, as most states change in place.
 			place.before = sizeOf(place.old)
 		}
 		w.parts[i] = control.JointPart{Part: &c.Parts[i], State: place.old}
@@ -162,6 +166,7 @@ func (s *Store) giveRooms(c *control.JointChange, w *jointWork) roomShortage {
 		if names[class] > 0 && room.Bytes <= 0 {
 			return roomShortage{err: s.noMemory(key), kind: key.Kind, bytes: int64(text[class])}
 		}
+		// Parts of one class share this room: control.ServeJoint promises none of it twice.
 		w.rooms[class] = room
 		w.parts[i].Room = &w.rooms[class]
 	}

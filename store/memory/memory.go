@@ -236,6 +236,7 @@ func (s *Store) ServeAtOnce(key gatehouse.Key, turns []control.Turn) (served boo
 	sh := s.shardAt(hash)
 	sh.mu.Lock()
 	e := sh.find(key, hash)
+	// A new name needs room, for which Apply looks.
 	if e == nil || e.state == nil {
 		sh.mu.Unlock()
 		return false
@@ -338,6 +339,7 @@ func (s *Store) Visit(ctx context.Context, kind gatehouse.Kind, visit control.Vi
 	var work timeslice.Work
 	more := true
 	for i := range s.shards {
+		// Between two shards, so that commands do not wait for a walk over all names.
 		work.Yield()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -345,6 +347,7 @@ func (s *Store) Visit(ctx context.Context, kind gatehouse.Kind, visit control.Vi
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		sh.tables[kind].visitAll(func(e *nameEntry) {
+			// A table cannot be left in the middle: what follows is passed over.
 			more = more && (e.state == nil || visit(gatehouse.Key{Kind: kind, Name: e.name}, e.state))
 		})
 		sh.mu.Unlock()

@@ -113,6 +113,7 @@ func (s *Store) countSize(kind gatehouse.Kind, before, after stateSize) {
 	more := after.bytes - before.bytes
 	switch {
 	case more == 0:
+	// Counted apart, as the last tenth of the memory is for what is held.
 	case isHeld(kind):
 		s.memory.AddKept(more)
 	default:

@@ -70,9 +70,11 @@ func (t *nameTable) find(hash uint64, name string) *nameEntry {
 	tag, last := tagOf(hash), len(t.index)-1
 	for at := t.placeOf(hash); ; at = (at + 1) & last {
 		place := t.index[at&last]
+		// The end of the search: drop leaves no hole between a name and its home.
 		if place == 0 {
 			return nil
 		}
+		// The tag is a part of the hash, and spares a look at most entries of other names.
 		if place&^numberMask == tag {
 			e := t.entry(place&numberMask - 1)
 			if e.name == name {

@@ -147,6 +147,7 @@ func (c *Chunks) Check() error {
 		for _, call := range calls {
 			passed += call.Cmd.Cost
 		}
+		// What was refunded may have been taken again in the same window.
 		if back := c.refundedIn(s, calls); passed > c.Size+back {
 			return fmt.Errorf("%d passed in the window until %s, number %d since a reset or delete, "+
 				"want at most %d and %d that were refunded",

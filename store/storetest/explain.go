@@ -29,6 +29,7 @@ func Histories(t *testing.T, setup Setup, calls int) {
 		}
 		made += b.history.Len()
 		b.checkHistory(t)
+		// The first seed that fails is the whole report.
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
@@ -40,6 +41,7 @@ func Histories(t *testing.T, setup Setup, calls int) {
 // says. With -short it is a third of them.
 func Calls(t *testing.T, calls int) int {
 	t.Helper()
+	// Fewer calls find less, and nothing else changes.
 	if testing.Short() {
 		calls /= 3
 	}

@@ -41,6 +41,7 @@ func reportedElsewhere(b *testBench, key gatehouse.Key) {
 	if waited := d.At.Sub(began.At); waited < 100*time.Millisecond-clockStep {
 		b.Errorf("%s: whoever waited was let through after %s, want a pause of 50ms and a ramp", key, waited)
 	}
+	// What one server is told counts at all of them.
 	adopted := gatehouse.Feedback{Status: 200, Remaining: 1, Reset: time.Hour}
 	b.at(1).want(key, reporting(adopted), gatehouse.Granted)
 	b.at(0).want(key, leavingLimit(gatehouse.OpAcquire, 2), gatehouse.Refused)

@@ -28,6 +28,7 @@ func GrantHistories(t *testing.T, setup Setup, calls int) {
 		} else {
 			b.runOnPlace(t, work)
 		}
+		// Groups have names of their own, so that each is searched alone, which takes far less time.
 		for _, g := range w.groups {
 			made += g.history.Len()
 			if err := g.history.Check(patience); err != nil {
@@ -77,6 +78,7 @@ func (w *grantWork) next() *grantGroup {
 		return nil
 	}
 	w.left--
+	// A call without an answer may have taken effect or not, and so doubles what is to be searched.
 	if len(w.groups) == 0 || w.now == perGroup ||
 		w.groups[len(w.groups)-1].history.Unanswered() >= unansweredPerGroup {
 		w.groups, w.now = append(w.groups, &grantGroup{number: len(w.groups)}), 0
@@ -124,6 +126,7 @@ func (c *grantCaller) gate() oracle.GrantGate {
 
 func (c *grantCaller) call(g *grantGroup) {
 	if g != c.group {
+		// Grants of the group before are over names that this one does not use.
 		c.group, c.has = g, nil
 	}
 	switch what := c.rng.IntN(20); {
@@ -219,6 +222,7 @@ func (c *grantCaller) follow() {
 		cmd.Expires = gatehouse.AsAcquired
 	case gatehouse.OpSettle, gatehouse.OpTopUp, gatehouse.OpRelease:
 		cmd.Costs = c.costs(&one.cmd)
+		// A settle and a topup need a cost, and this grant has no limiter.
 		if len(cmd.Costs) == 0 {
 			cmd.Op = gatehouse.OpRelease
 		}

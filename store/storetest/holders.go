@@ -23,6 +23,7 @@ func (n *benchServer) holders(key gatehouse.Key) string {
 	r := n.want(key, gatehouse.Command{Op: gatehouse.OpHolders}, gatehouse.Granted).Report
 	var all []string
 	for _, h := range r.Holders {
+		// How much is left depends on how fast the machine is.
 		ends := h.ExpiresAfter > 0 && h.ExpiresAfter <= time.Hour
 		all = append(all, fmt.Sprintf("%s at %s for %s, %d renewals, %d slots, ends %t, evicted %t",
 			h.Owner.Name, h.Owner.Host, h.Owner.Purpose, h.Renewals, h.Slots, ends, h.Evicted != nil))
@@ -74,6 +75,7 @@ func evictedIsNotRenewed(b *testBench) {
 	}
 	b.at(1).want(key, evict, gatehouse.Granted)
 	renew := commandBy(gatehouse.OpRenew, "a")
+	// At every server, since the eviction is in the record and not in a server.
 	for i := range b.nodes {
 		d := b.at(i).want(key, renew, gatehouse.Conflict)
 		if !strings.HasSuffix(d.Message, "evicted by ops: drained") {
@@ -88,6 +90,7 @@ func evictedIsNotRenewed(b *testBench) {
 	}())
 	second := b.waitReply("who waits for an evicted hold", waits, gatehouse.Granted).Fence
 	b.at(0).want(key, renew, gatehouse.Conflict)
+	// Evicted at once, it leaves its place before its term is over.
 	evict.Fence, evict.Now = second, true
 	b.at(1).want(key, evict, gatehouse.Granted)
 	b.at(2).want(key, acquireOne("c", 1), gatehouse.Granted)
@@ -104,6 +107,7 @@ func closedGrantsNothing(b *testBench) {
 			b.Errorf("%s: refused with %q, retry %s, want the reason and Forever", key, d.Message,
 				d.RetryAfter)
 		}
+		// What is held can be given back while it is closed.
 		if kind != gatehouse.TokenBucket {
 			b.at(2).want(key, commandBy(gatehouse.OpRelease, "a"), gatehouse.Granted)
 		}
@@ -125,6 +129,7 @@ func waitersElsewhereAreTold(b *testBench) {
 	cmd := acquireOne("b", 1)
 	cmd.MaxWait = gatehouse.Forever
 	answered, cancel := b.at(1).startWaiting(key, cmd)
+	// It is told once the other server has written it into the record.
 	b.eventually("who waits elsewhere is told", func() bool {
 		r := b.at(0).want(key, gatehouse.Command{Op: gatehouse.OpWaiters}, gatehouse.Granted).Report
 		return len(r.Others) == 1 && r.Total == 0 && r.Others[0].Server != 0 && r.Others[0].Waiting == 1

@@ -129,6 +129,7 @@ func grantsByTheRules(b *testBench) {
 // applyJoint puts parts to a store.
 func (b *testBench) applyJoint(n *benchServer, parts *control.GrantParts) (d gatehouse.GrantDecision) {
 	b.Helper()
+	// With room, as a store may call Done before it returns.
 	done := make(chan error, 1)
 	c := &control.JointChange{Parts: parts.Parts, Done: func(err error) { done <- err }}
 	n.store.ApplyJoint(c)
@@ -292,6 +293,7 @@ func anyServerGoesOn(b *testBench) {
 	b.at(0).wantGrant(release, gatehouse.Granted)
 	b.at(1).wantLeft(bucket, 98)
 	b.at(1).wantHeld("goes on", 0)
+	// One that has ended is remembered, and told from one that never was.
 	b.at(2).wantGrant(release, gatehouse.Conflict)
 	b.at(1).wantGrant(settle, gatehouse.Conflict)
 	b.at(0).wantGrant(aboutGrant(gatehouse.OpRelease, "never"), gatehouse.Missing)
@@ -303,6 +305,7 @@ func peekShowsEvicted(b *testBench) {
 	want := append(wantSlots(1, "evicted", "kept"), bucket)
 	fence := b.at(0).wantGrant(acquireGrant("evicted-of", want...), gatehouse.Granted).Fence
 	peek := aboutGrant(gatehouse.OpPeek, "evicted-of")
+	// Before the eviction, and after it.
 	for _, first := range []int64{1, 0} {
 		d := b.at(1).wantGrant(peek, gatehouse.Granted)
 		if d.Want[0].Cost != first || d.Want[1].Cost != 1 || d.Want[2].Cost != 10 || d.Fence != fence {
@@ -323,6 +326,7 @@ func idIsGrantedOnce(b *testBench) {
 		}
 	}
 	b.at(1).wantLeft(bucket, 6)
+	// The same id for something else is a mistake of the client, and takes nothing.
 	other := acquireGrant("once", bucket)
 	b.at(1).wantGrant(other, gatehouse.Conflict)
 	b.at(1).wantLeft(bucket, 6)
@@ -365,7 +369,9 @@ func (n *benchServer) cancelGranted(cmd gatehouse.GrantCommand) {
 	if r.Err != nil || r.Decision.Outcome != gatehouse.Granted {
 		n.bench.Fatalf("%s: %s, %v, want it granted", &cmd, r.Decision.Outcome, r.Err)
 	}
+	// As a front does that cannot deliver the answer.
 	n.gate.CancelGrant(r)
+	// No answer tells of an undo, but Drain waits for it.
 	ctx, cancel := context.WithTimeout(n.bench.Context(), patience)
 	defer cancel()
 	if err := n.gate.Drain(ctx); err != nil {
@@ -383,6 +389,7 @@ func grantEndsInTime(b *testBench) {
 		n.wantGrant(cmd, gatehouse.Granted)
 		b.passTime(b.Unit + b.Slack)
 		n.wantGrant(acquireGrant(name+"-next", wantSlots(1, name)...), gatehouse.Granted)
+		// What was estimated counts as spent, unless the grant has said otherwise.
 		left := int64(6)
 		if onExpiry == gatehouse.ExpiryZero {
 			left = 10

@@ -21,6 +21,7 @@ func (n *benchServer) startGrant(cmd gatehouse.GrantCommand) (answered chan gate
 		answered <- gateReply{gatehouse.Decision{Outcome: r.Decision.Outcome}, r.Err, time.Now()}
 	}}
 	n.gate.SubmitGrant(r)
+	// A shared store answers later, and until then it is not known whether it waits.
 	n.bench.eventually(fmt.Sprintf("%s waits", &cmd), func() bool {
 		return n.gate.Waiting() > before || len(answered) > 0
 	})
@@ -41,6 +42,7 @@ func waitingGrantsGoInOrder(b *testBench) {
 	var replies []chan gateReply
 	for i := 1; i <= 3; i++ {
 		names := []string{"order a", "order b"}
+		// The order in which a grant has its names must not matter.
 		if i == 2 {
 			names = []string{"order b", "order a"}
 		}
@@ -71,6 +73,7 @@ func grantThatGivesUp(b *testBench) {
 	n.wantGrant(aboutGrant(gatehouse.OpRelease, "gives0"), gatehouse.Granted)
 	b.waitReply("who is behind", next, gatehouse.Granted)
 	n.wantGrant(aboutGrant(gatehouse.OpRelease, "gives2"), gatehouse.Granted)
+	// What it had left in the records would keep the grants of other servers waiting.
 	other := b.at(1)
 	other.wantGrant(acquireGrant("gives3", wantSlots(1, "gives a", "gives b")...), gatehouse.Granted)
 	other.wantGrant(aboutGrant(gatehouse.OpRelease, "gives3"), gatehouse.Granted)
@@ -114,6 +117,7 @@ func grantsLast(b *testBench) {
 	bucket := tokens(gatehouse.FixedWindow, "lasts", 10, 4)
 	cmd := acquireGrant("lasts", append(wantSlots(1, "lasts"), bucket)...)
 	fence := b.at(0).wantGrant(cmd, gatehouse.Granted).Fence
+	// From here on nothing is known but by the store.
 	b.closeAll()
 	b.openServer()
 	n := b.at(0)

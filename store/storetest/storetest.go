@@ -300,6 +300,7 @@ func (b *testBench) waitReply(what string, answered chan gateReply, outcome gate
 			b.Errorf("%s: %s, %v, want %s", what, a.Outcome, a.err, outcome)
 		}
 		return a
+	// In a bubble this is virtual time, and costs none.
 	case <-time.After(patience):
 		b.Fatalf("%s: no answer after %s", what, patience)
 		panic("unreachable")

@@ -79,6 +79,7 @@ func (j *jointSwap) makeLeases(ctx context.Context) error {
 	work.Wait()
 	err := errors.Join(errs...)
 	if err != nil {
+		// Those that were made would end by themselves, and take room in etcd until then.
 		j.revokeAll()
 	}
 	return err

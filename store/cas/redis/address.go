@@ -99,6 +99,7 @@ func (a *address) parseScheme(u *url.URL) error {
 
 func (a *address) checkParameters(*url.URL) error {
 	for name, values := range a.parameters {
+		// A parameter with a typo would be ignored, and the store be another one than was meant.
 		several, ok := knownParameters[name]
 		switch {
 		case !ok:
@@ -214,6 +215,7 @@ func (a *address) parseTLS(*url.URL) error {
 	case a.tls == nil:
 		return errors.New("ca, cert and key are for TLS, want rediss:// with them")
 	}
+	// Read again for each connection, so that renewed certificates are used.
 	latest, err := files.Latest()
 	if err != nil {
 		return fmt.Errorf("ca, cert and key: %w", err)

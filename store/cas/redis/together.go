@@ -25,6 +25,8 @@ func (b *Backend) SwapTogether(
 		if !errors.As(err, &unsettled) {
 			return replies, err
 		}
+		// A record is in the middle of another change, whose server may
+		// have died: the next that meets it ends that.
 		if err := l.settleFor(ctx, unsettled.key, unsettled.unsettledError); err != nil {
 			return nil, fmt.Errorf("redis: %w: %w", cas.ErrNotSent, err)
 		}
