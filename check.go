@@ -223,6 +223,7 @@ func (cmd *Command) checkLimit(key Key) error {
 	case cmd.Burst < 0 || cmd.Burst >= MaxSize:
 		return outOfRange(key, "Burst", cmd.Burst, fmt.Sprintf("0 to %d", int64(MaxSize)-1))
 	}
+	// It alone counts by the time of one token, which nanoseconds have to be able to tell.
 	if key.Kind == GCRA {
 		return Limit{Size: cmd.Size, Interval: cmd.Interval, Calendar: cmd.Calendar}.checkRate(key, cmd.Burst)
 	}
@@ -235,6 +236,7 @@ func (cmd *Command) checkLimits(key Key) error {
 	}
 	for i := range cmd.Limits.Len() {
 		limit := cmd.Limits.At(i)
+		// In a list the burst is always one less than the size.
 		if err := limit.checkRate(key, limit.Size-1); err != nil {
 			return err
 		}
@@ -347,6 +349,7 @@ func (cmd *Command) checkMarks(key Key) error {
 	case OpStats, OpDelete, OpUndo, OpRelease, OpRenew, OpCancel:
 		return nil
 	}
+	// %+q shows the mark by its number, so that it does not turn the message itself around.
 	if hasDirectionMark(key.Name) {
 		return Errorf(CodeInvalid, "%s: name %+q has a mark that changes the direction of text", key.Kind,
 			key.Name)

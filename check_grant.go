@@ -35,17 +35,20 @@ func (cmd *GrantCommand) Check() error {
 	if cmd.MaxWait != 0 && (cmd.MaxWait < Forever || cmd.MaxWait > MaxDuration) {
 		return cmd.outOfRange("MaxWait", cmd.MaxWait, "Forever, or 0 to 100 years")
 	}
+	// Each value has a name, without which no protocol could say it.
 	if int(cmd.Overrun) >= len(overrunNames) {
 		return cmd.outOfRange("Overrun", uint8(cmd.Overrun), "OverrunDebt or OverrunCap")
 	}
 	if int(cmd.OnExpiry) >= len(onExpiryNames) {
 		return cmd.outOfRange("OnExpiry", uint8(cmd.OnExpiry), "ExpiryEstimate, ExpiryZero or ExpiryLast")
 	}
+	// The owner is that of all names of the grant, so that an error is about the grant.
 	if cmd.Owner != nil {
 		if err := cmd.Owner.check(Key{Kind: Grant, Name: cmd.ID}); err != nil {
 			return err
 		}
 	}
+	// A look asks what an acquire would be answered, and so has what an acquire has.
 	if cmd.Op == OpAcquire || cmd.IsLook() {
 		return cmd.checkAcquire()
 	}
@@ -101,6 +104,7 @@ func (cmd *GrantCommand) checkAcquire() error {
 // about one name, which is given the member's limit and cost.
 func (m *Member) check(alone *Command) error {
 	limiter, least := m.Key.Kind.Limiter(), int64(1)
+	// A peek may ask how a name stands, and for nothing of it.
 	if alone.Op == OpPeek {
 		least = 0
 	}
@@ -129,6 +133,7 @@ func (cmd *GrantCommand) checkFollowing() error {
 	switch cmd.Op {
 	case OpTopUp, OpSettle:
 		least, most = 1, MaxMembers
+	// It may say what was spent in the end, and need not.
 	case OpRelease:
 		most = MaxMembers
 	}
@@ -154,6 +159,7 @@ func (cmd *GrantCommand) checkCosts() error {
 	}
 	for i, c := range cmd.Costs {
 		switch {
+		// What is held is given back as it was acquired.
 		case !c.Key.Kind.Limiter():
 			return Errorf(CodeInvalid, "%s: Costs has %s, want limiters only", cmd, c.Key)
 		case c.Cost < least || c.Cost > MaxSize:

@@ -51,6 +51,7 @@ func (f *Feedback) check(key Key) error {
 		return Errorf(CodeInvalid, "%s: Feedback is missing", key)
 	}
 	const least, most = 100, 599
+	// Any status of HTTP may be reported, also one that changes nothing here.
 	if f.Status < least || f.Status > most {
 		return outOfRange(key, "Status", f.Status, "100 to 599")
 	}

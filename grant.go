@@ -111,6 +111,7 @@ func (cmd *Command) WithParents(key Key, parents ...Member) GrantCommand {
 		all = append(all, p)
 	}
 	joint := GrantCommand{Op: cmd.Op, Want: all, Owner: cmd.Owner, Origin: cmd.Origin, Explain: cmd.Explain}
+	// A peek and a delay are answered at once, and have no MaxWait.
 	if cmd.Op.Waits() {
 		joint.MaxWait = cmd.MaxWait
 	}

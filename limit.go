@@ -93,6 +93,7 @@ func (k Kind) Modes() []string {
 	if int(k) >= Kinds || ownModes[k] == "" {
 		return nil
 	}
+	// What a kind does by itself has a name too, to be asked for in place of nothing.
 	names := []string{ownModes[k]}
 	for _, mode := range modes {
 		if mode.kind == k {

@@ -36,6 +36,7 @@ func (o *Owner) check(key Key) error {
 // bytes, want at most 256`. The empty text stands for none.
 func TextFault(text string) string {
 	switch {
+	// First of all, so that no long text is looked through.
 	case len(text) > MaxText:
 		return fmt.Sprintf("has %d bytes, want at most %d", len(text), MaxText)
 	case !utf8.ValidString(text):

@@ -129,7 +129,6 @@ func grantsByTheRules(b *testBench) {
 // applyJoint puts parts to a store.
 func (b *testBench) applyJoint(n *benchServer, parts *control.GrantParts) (d gatehouse.GrantDecision) {
 	b.Helper()
-	// With room, as a store may call Done before it returns.
 	done := make(chan error, 1)
 	c := &control.JointChange{Parts: parts.Parts, Done: func(err error) { done <- err }}
 	n.store.ApplyJoint(c)
@@ -305,7 +304,6 @@ func peekShowsEvicted(b *testBench) {
 	want := append(wantSlots(1, "evicted", "kept"), bucket)
 	fence := b.at(0).wantGrant(acquireGrant("evicted-of", want...), gatehouse.Granted).Fence
 	peek := aboutGrant(gatehouse.OpPeek, "evicted-of")
-	// Before the eviction, and after it.
 	for _, first := range []int64{1, 0} {
 		d := b.at(1).wantGrant(peek, gatehouse.Granted)
 		if d.Want[0].Cost != first || d.Want[1].Cost != 1 || d.Want[2].Cost != 10 || d.Fence != fence {
@@ -369,9 +367,7 @@ func (n *benchServer) cancelGranted(cmd gatehouse.GrantCommand) {
 	if r.Err != nil || r.Decision.Outcome != gatehouse.Granted {
 		n.bench.Fatalf("%s: %s, %v, want it granted", &cmd, r.Decision.Outcome, r.Err)
 	}
-	// As a front does that cannot deliver the answer.
 	n.gate.CancelGrant(r)
-	// No answer tells of an undo, but Drain waits for it.
 	ctx, cancel := context.WithTimeout(n.bench.Context(), patience)
 	defer cancel()
 	if err := n.gate.Drain(ctx); err != nil {
@@ -389,7 +385,6 @@ func grantEndsInTime(b *testBench) {
 		n.wantGrant(cmd, gatehouse.Granted)
 		b.passTime(b.Unit + b.Slack)
 		n.wantGrant(acquireGrant(name+"-next", wantSlots(1, name)...), gatehouse.Granted)
-		// What was estimated counts as spent, unless the grant has said otherwise.
 		left := int64(6)
 		if onExpiry == gatehouse.ExpiryZero {
 			left = 10

@@ -28,7 +28,6 @@ func (s *waitSpy) makeTicket(n int) control.Ticket { return s.first + 1<<30 + co
 func (n *benchServer) listNames(kind gatehouse.Kind, after string) (names []string) {
 	n.bench.Helper()
 	err := n.store.Range(n.bench.Context(), kind, after, func(key gatehouse.Key, _ control.State) bool {
-		// Kinds may share the keys of a store.
 		if key.Kind != kind {
 			n.bench.Errorf("asked for a %s, shown %s", kind, key)
 		}
@@ -145,7 +144,6 @@ func (b *testBench) inTurn(key gatehouse.Key, lines []chan gateReply) {
 	b.Helper()
 	last := uint64(0)
 	for i := range lines {
-		// All that wait, since a wake-up that is lost or doubled may show anywhere.
 		for j := i; j < len(lines); j++ {
 			b.wantNoReply(fmt.Sprint("waiter ", j+1, " while ", i, " holds"), lines[j])
 		}
@@ -276,9 +274,7 @@ func eventReachesAll(b *testBench) {
 			b.Errorf("waiter %d got %q, want %q", i, a.Message, "now")
 		}
 	}
-	// It stays sent for those that come later.
 	b.at(1).want(key, gatehouse.Command{Op: gatehouse.OpWait}, gatehouse.Granted)
-	// An event happens once.
 	b.at(1).want(key, send, gatehouse.Conflict)
 }
 

@@ -25,6 +25,7 @@ func goClient(ctx context.Context, b *bench) (text string, rows []row, err error
 	}
 	defer c.Close()
 	url := "http://" + s.address + acquirePath + "&details=true"
+	// The same request by net/http alone, so that the row shows what the client adds.
 	bare := func() error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, http.NoBody)
 		if err != nil {
@@ -60,6 +61,7 @@ func goClient(ctx context.Context, b *bench) (text string, rows []row, err error
 func ownCPU(b *bench, call func() error) func() (float64, error) {
 	least := time.Duration(b.scale(2000, 200)) * time.Millisecond
 	return func() (float64, error) {
+		// Processor time, and not the clock's: what the server takes is no part of it.
 		before, err := usedCPU()
 		if err != nil {
 			return 0, err

@@ -47,6 +47,7 @@ func readCPUTimes() (times cpuTimes, err error) {
 			return times, fmt.Errorf("/proc/stat: %w", err)
 		}
 		times.total += ticks
+		// A processor that waits for a disk is free for others.
 		switch i {
 		case idle, iowait:
 			times.idle += ticks
@@ -93,6 +94,7 @@ func waitForRest(ctx context.Context) error {
 		if used <= mostOthers && stolen <= mostSteal {
 			return nil
 		}
+		// Figures of a busy machine are worse than none.
 		if time.Now().After(deadline) {
 			return fmt.Errorf("%w: %.0f %% used by other programs, %.0f %% stolen",
 				errBusy, 100*used, 100*stolen)

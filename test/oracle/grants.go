@@ -164,6 +164,7 @@ func explainMost(model porcupine.Model, list []porcupine.Operation, longest time
 	text, state := "the order that explains the most:", model.Init()
 	for _, one := range most {
 		in := one.Input.(grantModelCall)
+		// A call without an answer may have been taken back at any later time.
 		if in.undo {
 			text += " undo of"
 		}
@@ -200,6 +201,7 @@ func listGrantCalls(calls []*GrantCall) string {
 	var b strings.Builder
 	for _, c := range calls {
 		fmt.Fprintf(&b, "%6d ", c.Begin)
+		// Without an answer it is not known when, or whether, it took effect.
 		if c.Answered {
 			fmt.Fprintf(&b, "to %6d ", c.End)
 		} else {

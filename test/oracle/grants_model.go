@@ -72,6 +72,7 @@ func grantsModel(names map[gatehouse.Key]int, waits bool) porcupine.Model {
 				holds: make([]holdsState, len(names)), used: make([]int64, len(names)),
 			}
 		},
+		// It must not change the state it is given: the search comes back to that and tries another call.
 		Step: func(state, in, out any) (bool, any) {
 			s, c, known := state.(grantsState), in.(grantModelCall), out.(grantModelReply).known
 			switch {
@@ -133,6 +134,7 @@ func (s grantsState) stepSingle(c *grantModelCall, known bool) (right bool, next
 	}
 	room := s.free(&gatehouse.Member{Key: key, Rule: cmd.Rule}) >= cmd.Cost
 	switch granted := c.Single.Decision.Outcome == gatehouse.Granted; {
+	// Where requests wait, one may be refused although there is room, as another one stands before it.
 	case known && !granted:
 		return s.waits || !room, s
 	case !room:
@@ -140,6 +142,7 @@ func (s grantsState) stepSingle(c *grantModelCall, known bool) (right bool, next
 	}
 	s = s.copy()
 	s.used[i] += cmd.Cost
+	// It may be taken back later, which is a call of its own.
 	if !known {
 		s.loose = insertInt(s.loose, c.number)
 	}
@@ -169,6 +172,7 @@ func (s grantsState) stepGrant(c *grantModelCall, known bool) (right bool, next 
 		return d.Outcome == gatehouse.Refused && (s.waits || !room), s
 	case !room:
 		return !known, s
+	// Its token must be above those of all holds before it, at each of its names.
 	case known && d.Fence <= above:
 		return false, s
 	}
@@ -181,6 +185,7 @@ func (s grantsState) stepGrant(c *grantModelCall, known bool) (right bool, next 
 	for k := range cmd.Want {
 		g.taken = append(g.taken, cmd.Want[k].Cost)
 	}
+	// Until a settle says otherwise, what was taken is what counts.
 	g.counted = slices.Clone(g.taken)
 	s = s.copy()
 	s.records = slices.Insert(s.records, i, g)
@@ -196,6 +201,7 @@ func (s grantsState) takeMember(g *modelGrant, k int) {
 	i := s.names[m.Key]
 	h := s.holds[i]
 	h.last = max(h.last, g.fence)
+	// A limiter counts, and has no holder.
 	if m.Key.Kind.Limiter() {
 		s.used[i] += m.Cost
 	} else {
@@ -229,6 +235,7 @@ func (s grantsState) stepAgain(i int, c *grantModelCall, known bool) (right bool
 	switch {
 	case g.ended || !slices.Equal(g.want, c.Command.Want):
 		return !known || d.Outcome == gatehouse.Conflict, s
+	// A repeat without an answer changes nothing of a grant that some client has.
 	case !known && g.sure:
 		return true, s
 	}
@@ -250,6 +257,7 @@ func (s grantsState) confirm(i int, fence uint64) bool {
 	g.sure, g.calls = true, nil
 	switch {
 	case fence == 0:
+	// The token belongs to another grant of this id.
 	case g.fence != 0 && g.fence != fence, fence <= g.above:
 		return false
 	case g.fence == 0:
@@ -271,6 +279,7 @@ func (s grantsState) confirmMember(g *modelGrant, key gatehouse.Key) bool {
 	h.last = max(h.last, g.fence)
 	if place, held := h.findHolder(grantHolder(g.id)); held {
 		hold := h.list[place]
+		// A later hold of the name is known already, and has a lower token than this one would have.
 		if hold.below != 0 && g.fence >= hold.below {
 			return false
 		}
@@ -352,11 +361,13 @@ func (s grantsState) apply(i int, c *grantModelCall, known bool) {
 			if place, held := s.holds[at].findHolder(grantHolder(g.id)); held && op == gatehouse.OpRelease {
 				s.holds[at] = s.holds[at].withoutHold(place)
 			}
+		// What is not named in a settle or a release stays as it was counted.
 		case !told:
 		case op == gatehouse.OpTopUp:
 			g.counted[k], g.taken[k], s.used[at] = g.counted[k]+n, g.taken[k]+n, s.used[at]+n
 		default:
 			more := n - g.counted[k]
+			// Capped, no more is charged than is free.
 			if g.overrun == gatehouse.OverrunCap {
 				more = min(more, s.free(&g.want[k]))
 			}

@@ -20,6 +20,7 @@ func (s grantsState) undo(c *grantModelCall) grantsState {
 	if c.Command.Op == gatehouse.OpTopUp {
 		list = &g.topups
 	}
+	// Its answer was taken back before, or the grant was confirmed since.
 	at, ours := slices.BinarySearch(*list, c.number)
 	if !ours {
 		return s
@@ -31,6 +32,7 @@ func (s grantsState) undo(c *grantModelCall) grantsState {
 	case c.Command.Op == gatehouse.OpTopUp:
 		for k := range g.want {
 			n, _ := costOf(&c.Command, g.want[k].Key)
+			// A settle since may have left less than the topup took.
 			n = min(n, g.counted[k], g.taken[k])
 			g.counted[k], g.taken[k], s.used[s.names[g.want[k].Key]] = g.counted[k]-n, g.taken[k]-n,
 				s.used[s.names[g.want[k].Key]]-n
@@ -65,6 +67,7 @@ func (s grantsState) undoSingle(c *grantModelCall) grantsState {
 		s.holds[i] = s.holds[i].stepUndo(&modelCall{Command: cmd, number: c.number})
 		return s
 	}
+	// One that took nothing has nothing to give back.
 	at, took := slices.BinarySearch(s.loose, c.number)
 	if !took {
 		return s

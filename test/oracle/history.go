@@ -33,6 +33,7 @@ func (h *History) Do(
 // Begin records that a call begins. Its answer is given to done. A call of which done is never called is one
 // that may have taken effect.
 func (h *History) Begin(key gatehouse.Key, cmd gatehouse.Command) (done func(gatehouse.Decision, error)) {
+	// Of such a kind there is no model that could judge it.
 	if models[key.Kind] == nil {
 		return func(gatehouse.Decision, error) {}
 	}
@@ -78,6 +79,7 @@ func listCalls(calls []*Call) string {
 	var b strings.Builder
 	for _, c := range calls {
 		fmt.Fprintf(&b, "%6d ", c.Begin)
+		// Without an answer it is not known when, or whether, it took effect.
 		if c.Answered {
 			fmt.Fprintf(&b, "to %6d ", c.End)
 		} else {

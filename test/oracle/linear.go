@@ -292,6 +292,7 @@ func (h holdsState) findMeant(cmd *modelCall) (i int, hold modelHold, meant bool
 		return i, hold, false
 	}
 	hold = h.list[i]
+	// Without a token the holder's name is enough.
 	if cmd.Fence == 0 {
 		return i, hold, true
 	}
@@ -331,6 +332,7 @@ func counterModel(bool) porcupine.Model {
 			case gatehouse.OpReset:
 				value = cmd.Amount
 			}
+			// What was not answered may have any value, and counts all the same.
 			return !a.known || a.Value == value, value
 		},
 	}

@@ -68,6 +68,7 @@ func (j *Judge) Calls(calls []*Call) {
 	if len(calls) == 0 {
 		return
 	}
+	// A copy, since the caller's list is in an order of its own.
 	calls = slices.Clone(calls)
 	slices.SortStableFunc(calls, func(a, b *Call) int { return cmp.Compare(a.Begin, b.Begin) })
 	switch calls[0].Key.Kind {
