@@ -11,13 +11,7 @@ func countReported(d *gatehouse.Decision) (pairs int) {
 		return 0
 	}
 	return 3*boolToInt(d.Reported.Status != 0) + boolToInt(d.Reported.By != "") +
-		2*boolToInt(d.Reported.AdoptedFor > 0) +
-		boolToInt(tellsReason(d))
-}
-
-// tellsReason reports whether a decision is a refusal because of what was reported.
-func tellsReason(d *gatehouse.Decision) bool {
-	return d.Outcome == gatehouse.Refused && d.Message != ""
+		2*boolToInt(d.Reported.AdoptedFor > 0)
 }
 
 // writeReported writes what third parties have reported, as far as it holds back.
@@ -36,8 +30,5 @@ func (r *replyWriter) writeReported(d *gatehouse.Decision) {
 	if d.Reported.AdoptedFor > 0 {
 		r.writePair("adopted", d.Reported.Adopted)
 		r.writePair("adopted_for", params.CeilMillis(d.Reported.AdoptedFor))
-	}
-	if tellsReason(d) {
-		r.writeTexts("detail", d.Message)
 	}
 }
