@@ -32,12 +32,14 @@ func (h *hold) codeDetails(c *stateCodec) {
 	const named, evicted = 1, 2
 	flags := byte(boolToInt(h.owner != nil)*named + boolToInt(h.evicted)*evicted)
 	c.codeByte(&flags, named+evicted)
-	h.evicted = flags&evicted != 0
+	if c.reading {
+		h.evicted = flags&evicted != 0
+		if flags&named != 0 {
+			h.owner = new(gatehouse.Owner)
+		}
+	}
 	if flags&named == 0 {
 		return
-	}
-	if c.reading {
-		h.owner = new(gatehouse.Owner)
 	}
 	c.codeText(&h.owner.Name)
 	c.codeText(&h.owner.Host)

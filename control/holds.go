@@ -204,7 +204,9 @@ func (h *hold) codeFields(c *stateCodec) {
 	if c.version == 2 || c.version == 3 {
 		confirmed := h.renewals > 0
 		c.codeBool(&confirmed)
-		h.renewals = uint32(boolToInt(confirmed)) // what these formats tell
+		if c.reading {
+			h.renewals = uint32(boolToInt(confirmed)) // what these formats tell
+		}
 	}
 	if c.version > 2 {
 		c.codeInstant(&h.since)

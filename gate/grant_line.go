@@ -197,7 +197,9 @@ func (l *line) markMoved(behind control.Ticket, always bool) {
 		if front != nil && l.orderOf(front) < p.grant.number {
 			return
 		}
-		if p.grant.number > behind && (p.refused || !p.grant.seen) {
+		// While a look is under way, what the one before it was told may no longer be so: this one may have
+		// been refused here, just before what has moved, and will hear of no other.
+		if p.grant.number > behind && (p.refused || p.looking || !p.grant.seen) {
 			p.moved = true
 			// A grant that lacks something else too would only be refused again.
 			if always || p.mattersMost() {

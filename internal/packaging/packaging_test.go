@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/gatehousehq/gatehouse/internal/certstest"
@@ -240,14 +241,17 @@ func TestComposeTLS(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	status := http.StatusOK
+	var status atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(status)
+		w.WriteHeader(int(status.Load()))
 		_, _ = fmt.Fprintln(w, r.URL.Path)
 	}))
 	address := strings.TrimPrefix(server.URL, "http://")
-	for _, c := range []struct{ served, want int }{{http.StatusOK, 0}, {http.StatusServiceUnavailable, 1}} {
-		status = c.served
+	for _, c := range []struct {
+		served int32
+		want   int
+	}{{http.StatusOK, 0}, {http.StatusServiceUnavailable, 1}} {
+		status.Store(c.served)
 		got := ask(t, c.want, nil, "health", "--server", address)
 		if !strings.HasPrefix(got, "/healthz\n") {
 			t.Errorf("health prints %q, want what GET /healthz answers", got)
