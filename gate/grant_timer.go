@@ -83,8 +83,11 @@ func (r *GrantRequest) nextDue() time.Duration {
 			eldest = eldest || p.eldest
 			continue
 		// From that instant on the name counts as free soon, which may have other lines kept.
-		case p.retry != gatehouse.Forever:
+		case p.retry > keepWithin:
 			soon = earlier(soon, p.retry-keepWithin)
+		// It is paused, and does not count as free soon before the pause ends.
+		case p.retry != gatehouse.Forever:
+			soon = earlier(soon, p.retry)
 		}
 		waits = waits || !p.moved
 	}

@@ -51,7 +51,7 @@ type sample struct{ granted, refused, waiting uint32 }
 // Run keeps the history until ctx ends.
 func (m *Monitor) Run(ctx context.Context) error {
 	if m.config.History == 0 {
-		// part.
+		// Without histories there is nothing to do until the end.
 		<-ctx.Done()
 		return nil
 	}

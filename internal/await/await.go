@@ -26,9 +26,9 @@ const (
 // words, such as "two wait".
 func True(t T, what string, holds func() bool) {
 	t.Helper()
-	// The condition is looked at before the time, so that it holds in the end if it held just then.
 	start := time.Now()
 	for {
+		// Before the condition is looked at, so that there is a look after all of Patience has passed.
 		passed := time.Since(start)
 		if holds() {
 			return

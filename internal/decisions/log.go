@@ -211,8 +211,8 @@ func (l *Log) Find(number uint64) (e Explained, ok bool) {
 	l.locks[i/blockSize].Lock()
 	defer l.locks[i/blockSize].Unlock()
 	s := &l.slots[i]
-	// There may be more slots than are to be kept.
-	// A slot that was never written has the number 0, which no refusal has.
+	// There may be more slots than are to be kept. A slot that was never written has the number 0, which no
+	// refusal has.
 	if s.number != number || number == 0 || number+l.kept <= l.last.Load() {
 		return e, false
 	}

@@ -72,9 +72,7 @@ func (b *Backend) String() string { return b.address.text }
 
 // Traits says that Redis has claims, and neither versions nor leases.
 func (b *Backend) Traits() cas.Traits {
-	return cas.Traits{Claims: true, KeyOf: func(key gatehouse.Key) string {
-		return string(b.names.appendKey(nil, key))
-	}}
+	return cas.Traits{Claims: true, KeyOf: b.names.recordKey}
 }
 
 // Ping asks Redis for a record that does not exist. An error says what is wrong: with the connection, the
