@@ -102,7 +102,7 @@ func (r *GrantRequest) noteAnswer(err error) {
 // processAnswer works off an answer of the store. It reports whether other parts are to be put to it.
 func (r *GrantRequest) processAnswer() (more bool) {
 	if r.step == stepUndo {
-		r.gate.noteJoint(r.parts.Parts, true)
+		r.gate.noteJoint(r.parts.Parts, true, r.storeErr)
 		return false
 	}
 	err := r.storeErr
@@ -220,7 +220,7 @@ func (r *GrantRequest) endLook(err error) {
 		}
 		lines = r.leaveLines()
 	}
-	g.noteJoint(r.parts.Parts, err != nil || r.change.Granted)
+	g.noteJoint(r.parts.Parts, err != nil || r.change.Granted, r.storeErr)
 	if err == nil && r.change.Granted {
 		g.noteRecord(r)
 	}

@@ -223,8 +223,8 @@ func (r *GrantRequest) lookFrom(p *grantPlace) (blocked bool) {
 }
 
 // noteJoint notes what a joint change means to the lines of its names. changed is false when it was refused:
-// then it may only have put limits in force.
-func (g *Gate) noteJoint(parts []control.Part, changed bool) {
+// then it may only have put limits in force. failed is the store's error: then its turns have no decisions.
+func (g *Gate) noteJoint(parts []control.Part, changed bool, failed error) {
 	if g.lines.Load() == 0 {
 		return
 	}
@@ -238,11 +238,13 @@ func (g *Gate) noteJoint(parts []control.Part, changed bool) {
 		l.mu.Lock()
 		takes := turn.Op == gatehouse.OpAcquire
 		stirs := false
-		if changed {
+		if changed && failed == nil {
 			l.noteTaken(turn)
 			stirs = l.stirred
 		}
-		if l.turnMoves(turn) && (changed || takes) {
+		moves := l.turnMoves(turn) && (changed || takes)
+		// As in noteRound: it may have given something back.
+		if moves || failed != nil && !turn.Op.Reads() {
 			// Limits may have become smaller than what some wait for.
 			l.offerAll = l.offerAll || takes && l.head != nil
 			l.noteMoved()

@@ -128,7 +128,7 @@ func (r *GrantRequest) keepWaiting() {
 	if first {
 		r.since = r.Decision.At
 		// The refusal may have put limits in force, by which others are granted or refused.
-		g.noteJoint(r.parts.Parts, false)
+		g.noteJoint(r.parts.Parts, false, nil)
 		err = r.countWaiter()
 	}
 	if err == nil && g.closed.Load() {

@@ -46,8 +46,7 @@ func (u *User) Enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
 
 // enter is Enter for a user that is not nil.
 func (u *User) enter(key *gatehouse.Key, cmd *gatehouse.Command) (Pass, error) {
-	// Refused commands count to the rate as well, or a client could ask for what it may not have without
-	// end.
+	// Refused commands count to the rate as well, or a client could ask without end for what it may not have.
 	if err := u.takeRate(); err != nil {
 		return Pass{}, err
 	}

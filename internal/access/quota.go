@@ -200,7 +200,7 @@ func (u *User) beginName(key gatehouse.Key, now int64) error {
 	if !known && !v.names.hasRoom(u.most.Names, now) {
 		return u.refuseMore("names", u.most.Names, now)
 	}
-	// The decision tells later how long it lasts. Until then it must count, for others may ask meanwhile.
+	// The decision tells later how long it lasts. Until then it must count, as others may ask meanwhile.
 	v.names.extend(key, now+int64(nameAtLeast))
 	return nil
 }

@@ -149,7 +149,7 @@ func (m *Monitor) Close() {
 	}
 	clear(m.feed.viewers)
 	m.quitIfUnseen()
-	// Whatever ended does, such as to stop, may take the lock.
+	// ended is the caller's, and may call stop, which takes the lock.
 	m.mu.Unlock()
 	for _, v := range all {
 		v.ended()

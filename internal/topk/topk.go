@@ -89,8 +89,8 @@ func (s *Sketch[K]) pass(at time.Time) {
 // slowDown has more counts looked at if there were few in the last seconds.
 func (s *Sketch[K]) slowDown(seconds int64) {
 	rate := max(int64(s.sampled), 1) / seconds
-	// Each step doubles what is looked at. A quarter of the bound leaves room, so that it does not go to
-	// and fro.
+	// Each step doubles what is looked at. A quarter of the bound leaves room, so that the rate does not
+	// swing.
 	for shift := s.shift.Load(); shift > 0 && rate < MaxSampled/4; shift-- {
 		s.shift.Store(shift - 1)
 		rate = 2*rate + 1

@@ -56,7 +56,7 @@ func Open(ctx context.Context, config Config) (Tracer, error) {
 	}
 	// The library has no other way to tell that spans are lost.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(config.Failed))
-	// NeverSample, for callers decide: only what comes with a sampled traceparent is recorded.
+	// NeverSample, since callers decide: only what comes with a sampled traceparent is recorded.
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.NeverSample())))
 	return &recorder{

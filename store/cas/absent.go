@@ -38,10 +38,11 @@ type absentServers struct {
 	since   atomic.Pointer[absences] // nil when there are none
 }
 
-// An absences says since when, at the latest, servers do not listen, by the store's time.
+// An absences says when servers were found not to listen, by the store's time. Each may have gone a moment
+// later than that, but before the store had answered.
 type absences map[uint32]int64
 
-// left reports whether a head is of a server that has not listened since it wrote that head.
+// left reports whether a head was written before its server was found not to listen.
 func (a absences) left(h *lineHead) bool {
 	since, is := a[h.server]
 	return is && h.until <= since+int64(headLifetime)
@@ -103,12 +104,12 @@ func (a *absentServers) noteBarred(key gatehouse.Key, u *recordUpdate) {
 func (a *absentServers) lookAll() {
 	s := a.store
 	now, _ := s.clock.storeTime()
+	// For all of them together: Close waits for it, also while the store does not answer.
+	ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
+	defer cancel()
 	for _, server := range a.listBarring(now) {
-		ctx, cancel := context.WithTimeout(context.Background(), s.config.Timeout)
 		// Without the lock, as this asks the store.
-		absent := a.backend.Absent(ctx, s.config.Server, server)
-		cancel()
-		if absent {
+		if a.backend.Absent(ctx, s.config.Server, server) {
 			a.noteAbsent(server, now)
 		}
 	}
@@ -134,7 +135,7 @@ func (a *absentServers) listBarring(now int64) (servers []uint32) {
 	return servers
 }
 
-// noteAbsent notes that a server did not listen at a time, and wakes those who waited behind its requests.
+// noteAbsent notes when a server was found not to listen, and wakes those who waited behind its requests.
 func (a *absentServers) noteAbsent(server uint32, now int64) {
 	all := absences{server: now}
 	for other, since := range a.known() {

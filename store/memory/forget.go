@@ -162,7 +162,7 @@ func (s *Store) expireHolds(sh *shard, key gatehouse.Key, state control.State, n
 func (sh *shard) stillRefuses(key gatehouse.Key, state control.State) bool {
 	refused, ok := control.Stopped(state)
 	last, known := sh.stoppedRefusals[key]
-	// None since the last look: whoever used it has gone.
+	// None since the last look: it is not used any more.
 	if !ok || known && last == refused {
 		return false
 	}

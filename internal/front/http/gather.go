@@ -5,17 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// A gathering has answers that are made together written together, as Redis does. The write that finds a
-// client asleep wakes it, which costs more than the rest of a request. A client of many connections, such as
-// a proxy, is woken once then, and finds its other answers there.
+// A gathering delays writes a little, so that answers that are made together are written together, as Redis
+// does. The write that finds a client asleep wakes it, which costs more than the rest of a request. A client
+// of many connections, such as a proxy, is woken once then, and finds its other answers there.
 type gathering struct {
 	processors uint64        // on which Go runs goroutines
 	writes     atomic.Uint64 // that are about to begin, or have begun
 	until      atomic.Uint64 // the write before which others are expected to be ready
 }
 
-// lookEach is after how many writes it is tried again whether others are ready. Where none is, to let them go
-// first is in vain, and wakes a processor that has nothing to do.
+// lookEach is after how many writes it is tried again whether others are ready. Where none is, to yield gains
+// nothing, and wakes a processor that has nothing to do.
 const lookEach = 64
 
 // awaitOthers is called before a write. It returns when the goroutines that are ready now wait for something,
