@@ -38,8 +38,9 @@ type Config struct {
 	// Names is the most names that LocalShare counts for at once; 0 means memory.DefaultNames.
 	Names int
 
-	// Count is called when a rule answers commands, with how many there are; undos are not counted. It must
-	// be quick, and safe to be called from several goroutines. A nil Count is not called.
+	// Count is called when a rule has answered commands, with how many there are: each once, when it gets its
+	// response, even if it waited and was looked at many times. Undos and reports are not counted. It must be
+	// quick, and safe to be called from several goroutines. A nil Count is not called.
 	Count func(rule Answer, commands int)
 }
 
@@ -114,19 +115,33 @@ const (
 	sharedMessage  = "counted by this server alone, because the store does not answer"
 )
 
-// countCommands reports how many commands of a queue are answered so. Undos are not commands of a client.
-func (s *Store) countCommands(rule Answer, queue []control.Turn) {
+// countCommands reports how many commands of a queue a rule answered. err is that of all of them.
+func (s *Store) countCommands(rule Answer, queue []control.Turn, err error) {
 	if s.config.Count == nil {
 		return
 	}
 	commands := 0
 	for i := range queue {
-		// A gate makes undos by itself.
-		if queue[i].Op != gatehouse.OpUndo {
+		turn := &queue[i]
+		// A command that goes on waiting is looked at again, and counts when that has ended.
+		waits := err == nil && turn.Err == nil && control.KeepsWaiting(turn.Command, &turn.Decision)
+		if isClients(turn.Op) && !waits {
 			commands++
 		}
 	}
-	s.config.Count(rule, commands)
+	if commands > 0 {
+		s.config.Count(rule, commands)
+	}
+}
+
+// isClients reports whether commands with this operation are those of clients. A server itself undoes grants,
+// and looks at names all the time: for the page, for quotas, for a line that is followed.
+func isClients(op gatehouse.Op) bool {
+	switch op {
+	case gatehouse.OpUndo, gatehouse.OpStats, gatehouse.OpHolders, gatehouse.OpWaiters:
+		return false
+	}
+	return true
 }
 
 // applyRule answers a queue that the store has not answered, by the rule of its key, or returns the store's
@@ -137,7 +152,14 @@ func (s *Store) applyRule(key gatehouse.Key, queue []control.Turn, err error) er
 	if key.Kind.Limiter() && s.config.Rule != nil {
 		rule = s.config.Rule(key)
 	}
-	s.countCommands(rule, queue)
+	err = s.answerByRule(rule, key, queue, err)
+	// Not before: it is the answer that tells who goes on waiting.
+	s.countCommands(rule, queue, err)
+	return err
+}
+
+// answerByRule answers a queue by a rule. It returns the store's error if that answers all of the queue.
+func (s *Store) answerByRule(rule Answer, key gatehouse.Key, queue []control.Turn, err error) error {
 	if rule == Refuse {
 		return err
 	}

@@ -2,12 +2,14 @@ package fallback_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/control"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/fallback"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/gatehousehq/gatehouse/store/storetest"
@@ -271,7 +273,8 @@ func TestUndoOfWhatTheStoreHasNotGranted(t *testing.T) {
 	}
 }
 
-// Commands are counted by the rule that answers them, and undos are not.
+// Commands are counted by the rule that answers them. What a server does by itself is not: undos, and looks
+// at the statistics, holders and waiters of names, which go on all the time.
 func TestCount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		counts := make(map[fallback.Answer]int)
@@ -297,12 +300,49 @@ func TestCount(t *testing.T) {
 		_, _, _ = askTurn(s, bucket("a"), control.Turn{
 			Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: &gatehouse.Decision{},
 		})
+		for _, op := range []gatehouse.Op{gatehouse.OpStats, gatehouse.OpHolders, gatehouse.OpWaiters} {
+			for _, name := range []string{"a", "b"} {
+				_, _, err := ask(s, bucket(name), gatehouse.Command{Op: op})
+				if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable {
+					t.Errorf("%s of %s with the store away = %v, want unavailable", op, name, err)
+				}
+			}
+		}
 		want := map[fallback.Answer]int{fallback.Refuse: 3, fallback.Allow: 3, fallback.LocalShare: 0}
 		for rule, n := range want {
 			if counts[rule] != n {
 				t.Errorf("counted by the rule %s were %d, want %d", rule, counts[rule], n)
 			}
 		}
+	})
+}
+
+// A command that waits while the store is away is counted once, when it gets its response, whether it is
+// granted by then or its time is up.
+func TestCountOfWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var counted atomic.Int64
+		r := storetest.NewFlakyStore()
+		s := fallback.New(r, fallback.Config{
+			Servers: 3, Rule: func(gatehouse.Key) fallback.Answer { return fallback.LocalShare },
+			Count: func(_ fallback.Answer, commands int) { counted.Add(int64(commands)) },
+		})
+		g := gate.New(s, gate.Config{})
+		w := fill(t, g)
+		time.Sleep(10 * time.Second)
+		r.Down.Store(true)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if counted.Load() != 2 || w.granted.Load() != 2 || g.Waiting() != 2 {
+			t.Errorf("while %d of 4 are granted and %d wait, %d are counted, want the granted alone",
+				w.granted.Load(), g.Waiting(), counted.Load())
+		}
+		w.all.Wait()
+		if counted.Load() != 4 || w.refused.Load() != 2 {
+			t.Errorf("with %d of 4 refused at the end of their time, %d are counted, want each once",
+				w.refused.Load(), counted.Load())
+		}
+		g.Close()
 	})
 }
 
