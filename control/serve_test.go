@@ -121,3 +121,17 @@ func TestAnswersSaturate(t *testing.T) {
 		}
 	}
 }
+
+// TestAlwaysSteps: no command that is said to step a state in any case is answered without one.
+func TestAlwaysSteps(t *testing.T) {
+	for op := gatehouse.OpAcquire; op <= gatehouse.OpUndo; op++ {
+		for _, kind := range []gatehouse.Kind{gatehouse.Semaphore, gatehouse.TokenBucket, gatehouse.Counter} {
+			v, s := queueServer{now: epoch(), kind: kind}, New(kind)
+			turn := Turn{Command: &gatehouse.Command{Op: op}}
+			next, answered := v.beginTurn(&turn, s)
+			if alwaysSteps(op) && (answered || next != s) {
+				t.Errorf("%s of a %s is answered without a step", op, kind)
+			}
+		}
+	}
+}

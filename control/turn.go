@@ -83,7 +83,7 @@ func UndoOf(turn *Turn, granted *gatehouse.Decision) Turn {
 }
 
 // renew makes a turn that was served before one of another command. Its decision stays, as it is written anew
-// whenever the turn is served.
+// whenever the turn is served: only after an error of the store it is the old one.
 func (t *Turn) renew(cmd *gatehouse.Command, grant *GrantTurn) {
 	t.Command, t.Grant = cmd, grant
 	t.Ticket, t.Again, t.Since, t.Ahead = 0, false, time.Time{}, 0
@@ -101,7 +101,8 @@ func KeepsWaiting(cmd *gatehouse.Command, d *gatehouse.Decision) bool {
 func (t *Turn) isTrial() bool { return t.Grant != nil && t.Grant.Trial }
 
 // beginDecision clears the decision for a step, which fills it in. It keeps what a trial at this instant has
-// written: the step that takes effect writes the same again, but that limits and sizes have come into force.
+// written: the step that takes effect writes all of it again but Resized, as limits and sizes are in force by
+// then.
 func (t *Turn) beginDecision(now time.Time) {
 	if t.Grant == nil || !t.Grant.tried {
 		t.Decision = gatehouse.Decision{At: now}

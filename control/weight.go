@@ -26,7 +26,7 @@ const (
 	undoRecordWeight  = 32
 	calendarWeight    = 16
 	semaphoreWeight   = 208
-	holdWeight        = 96 // and its key
+	holdWeight        = 96 // without the name of its holder
 	placeWeight       = 8
 	holdSlotWeight    = 25 // in the map
 	trackedWeight     = 256
