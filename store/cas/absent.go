@@ -19,6 +19,9 @@ const (
 	// Those who wait at more names look about once a second anyhow.
 	maxBarring = 64
 	maxBarred  = 1000
+	// absencePause is for how long a server is not asked about again that was found absent and has noted a
+	// head since. It lives, and may lose its subscription again and again: its place must not go with each.
+	absencePause = 30 * time.Second
 )
 
 // An absenceBackend is a Backend that can tell whether a server has gone.
@@ -42,10 +45,17 @@ type absentServers struct {
 // later than that, but before the store had answered.
 type absences map[uint32]int64
 
-// left reports whether a head was written before its server was found not to listen.
+// left reports whether a head was written before its server was found not to listen. One that had ended by
+// then was written after the store's clock was set back.
 func (a absences) left(h *lineHead) bool {
 	since, is := a[h.server]
-	return is && h.until <= since+int64(headLifetime)
+	return is && h.until > since && h.until <= since+int64(headLifetime)
+}
+
+// lately reports whether a server was found not to listen so lately that it is not asked about again.
+func (a absences) lately(server uint32, now int64) bool {
+	since, is := a[server]
+	return is && since <= now && now-since < int64(absencePause)
 }
 
 // A barringServer keeps requests of this server back.
@@ -79,7 +89,7 @@ func (a *absentServers) noteBarred(key gatehouse.Key, u *recordUpdate) {
 			eldest = h
 		}
 	}
-	if eldest == nil {
+	if eldest == nil || a.known().lately(eldest.server, u.now) {
 		return
 	}
 	a.mu.Lock()
@@ -138,9 +148,9 @@ func (a *absentServers) listBarring(now int64) (servers []uint32) {
 // noteAbsent notes when a server was found not to listen, and wakes those who waited behind its requests.
 func (a *absentServers) noteAbsent(server uint32, now int64) {
 	all := absences{server: now}
-	for other, since := range a.known() {
-		// After that all heads have ended that it can have left.
-		if other != server && now-since < int64(headLifetime) {
+	known := a.known()
+	for other, since := range known {
+		if other != server && known.lately(other, now) && len(all) < maxBarring {
 			all[other] = since
 		}
 	}

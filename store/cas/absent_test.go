@@ -1,6 +1,8 @@
 package cas_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,4 +49,54 @@ func TestServedAfterServerHasGone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// deafBackend is the backend of a server that never hears of a change.
+type deafBackend struct{ *castest.Server }
+
+func (b deafBackend) Listen(server uint32, wake func(gatehouse.Key)) (stop func()) {
+	b.Server.Listen(server, wake)()
+	return func() {}
+}
+
+// A server that cannot listen keeps its place: those at another one, who take each token as it comes, leave
+// it the time in which a whole bucket fills.
+func TestDeafServerIsNotStarved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := castest.New(1, false)
+		deaf := cas.New(deafBackend{store.Server(0)}, cas.Config{Server: 1})
+		defer deaf.Close()
+		hearing := cas.New(store.Server(0), cas.Config{Server: 2})
+		defer hearing.Close()
+		key := named(gatehouse.GCRA, "b")
+		rule := gatehouse.Rule{Size: 20, Interval: time.Second, Burst: 20}
+		take := func(cost int64) gatehouse.Command {
+			return gatehouse.Command{
+				Op: gatehouse.OpAcquire, Rule: rule, Cost: cost, MaxWait: gatehouse.Forever,
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var work sync.WaitGroup
+		defer work.Wait()
+		defer cancel()
+		many := gate.New(hearing, gate.Config{FirstTicket: cas.FirstTicket(2) + 1})
+		for range 10 {
+			work.Go(func() {
+				for ctx.Err() == nil {
+					_, _ = many.Do(ctx, key, take(1)) // until the other one is served
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		one := gate.New(deaf, gate.Config{FirstTicket: cas.FirstTicket(1) + 1})
+		for range 3 {
+			within, end := context.WithTimeout(ctx, 10*time.Second)
+			began := time.Now()
+			d, err := one.Do(within, key, take(20))
+			end()
+			if err != nil || d.Outcome != gatehouse.Granted {
+				t.Fatalf("%s after %s, %v, want it to be granted", d.Outcome, time.Since(began), err)
+			}
+		}
+	})
 }

@@ -155,3 +155,31 @@ func TestHeads(t *testing.T) {
 		}
 	}
 }
+
+// A server that has gone left the heads behind that it had written by then, and none by a later time or by
+// one to which the clock was set back.
+func TestHeadsLeftBehind(t *testing.T) {
+	now, life := int64(time.Hour), int64(headLifetime)
+	gone := absences{1: now}
+	for _, c := range []struct {
+		head lineHead
+		left bool
+	}{
+		{lineHead{server: 1, until: now + life}, true}, {lineHead{server: 1, until: now + 1}, true},
+		{lineHead{server: 1, until: now + life + 1}, false}, {lineHead{server: 1, until: now}, false},
+		{lineHead{server: 2, until: now + 1}, false},
+	} {
+		if left := gone.left(&c.head); left != c.left {
+			t.Errorf("head %+v is left behind: %t, want %t", c.head, left, c.left)
+		}
+	}
+	// After the clock was set back, the time at which a server was absent says nothing.
+	pause := int64(absencePause)
+	for at, want := range map[int64]bool{
+		now - 1: false, now: true, now + pause - 1: true, now + pause: false,
+	} {
+		if lately := gone.lately(1, at); lately != want {
+			t.Errorf("%s later it was absent lately: %t, want %t", time.Duration(at-now), lately, want)
+		}
+	}
+}
