@@ -60,7 +60,8 @@ func earlier(a, b time.Duration) time.Duration {
 // grantEnd is how long after the last look the grant ends that a topup adds to, if it is not renewed. Then
 // the topup cannot be granted any more, and must not hold up those behind it. It is Forever for an acquire.
 func (r *GrantRequest) grantEnd() time.Duration {
-	if r.Command.Op != gatehouse.OpTopUp {
+	// A shared store that could not change the records in time does not tell when the grant ends.
+	if r.Command.Op != gatehouse.OpTopUp || r.Decision.ExpiresAfter == 0 {
 		return gatehouse.Forever
 	}
 	return r.Decision.ExpiresAfter
