@@ -84,7 +84,7 @@ func TestMaxPause(t *testing.T) {
 	s.wantPaused(t, "gcra/api", began, 3*time.Second)
 	c.want("GH.PEEK gcra/api",
 		"[granted 0 …paused_with 429 paused_by worker-3 paused_for … "+
-			"ramp_for … detail is paused until …Z, reported with 429 decision d…]")
+			"ramp_for … detail gcra/api is paused until …Z, reported with 429 decision d…]")
 	s.want(t, "/v1/gcra/api/peek?details=true", `200 …"paused_with":429,"paused_by":"worker-3",…`)
 	c.want("GH.FEEDBACK gcra/api STATUS abc", "-INVALID status is \"abc\", want a whole number…")
 	c.want("GH.FEEDBACK gcra/other STATUS 429", "-NOTFOUND gcra/other does not exist")
