@@ -48,7 +48,7 @@ func TestNamesInExamples(t *testing.T) {
 func examplePages(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
-	err := filepath.WalkDir("docs", func(name string, entry fs.DirEntry, err error) error {
+	err := filepath.WalkDir("docs", func(name string, _ fs.DirEntry, err error) error {
 		if err == nil && strings.HasSuffix(name, ".md") && !strings.Contains(name, "decisions") {
 			pages = append(pages, filepath.ToSlash(name))
 		}

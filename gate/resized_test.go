@@ -22,6 +22,7 @@ func TestResizedIsTold(t *testing.T) {
 }
 
 func testResized(t *testing.T, kind gatehouse.Kind, cost int64) {
+	t.Helper()
 	g := newGate()
 	rule := gatehouse.Rule{Size: 5, Interval: time.Second}
 	if kind == gatehouse.Semaphore {

@@ -32,7 +32,8 @@ func TestServedAfterServerHasGone(t *testing.T) {
 			if !offer(t, first, turn) {
 				t.Fatal("a new bucket is empty")
 			}
-			if turn.Ticket++; offer(t, first, turn) {
+			turn.Ticket++
+			if offer(t, first, turn) {
 				t.Fatal("an empty bucket gives something")
 			}
 			if goes {

@@ -164,8 +164,8 @@ func (b *Backend) appendChange(arguments []string, change *cas.RecordChange) []s
 	if !hasMore(change) {
 		return append(arguments, nonce, record, keep)
 	}
-	arguments = append(arguments, nonce, record, moreMark+keep)
-	arguments = append(arguments, claimArgument(change), strconv.Itoa(len(wake)))
+	wakes := strconv.Itoa(len(wake))
+	arguments = append(arguments, nonce, record, moreMark+keep, claimArgument(change), wakes)
 	for _, server := range wake {
 		arguments = append(arguments, b.names.wakeChannel(server))
 	}
