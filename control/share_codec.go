@@ -4,7 +4,7 @@ import "github.com/gatehousehq/gatehouse"
 
 // The least that parts of shares take in a form.
 const (
-	leastShare       = 16
+	leastShare       = 15
 	leastTake        = 11
 	leastWindowReset = 10
 	leastDebtSpan    = 2
