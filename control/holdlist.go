@@ -1,12 +1,15 @@
 package control
 
-import "math"
+import (
+	"container/heap"
+	"math"
+)
 
 // A holdList has the holds of a semaphore as a binary heap: at place 0 is the one that ends first, and those
 // that do not end by themselves are behind all others. Each hold knows its place, so that the heap never has
 // the end of a hold that is gone. The zero holdList is empty.
 type holdList struct {
-	heap     []*hold
+	heap     holdHeap
 	byHolder map[string]*hold // nil while there are few, as a look at each is faster then
 	peak     int              // how many byHolder had at most since it was made
 }
@@ -37,9 +40,7 @@ func (l *holdList) next() *hold {
 
 // add adds the hold of a holder that has none.
 func (l *holdList) add(h *hold) {
-	l.heap = append(l.heap, h)
-	h.place = len(l.heap) - 1
-	l.moveUp(h)
+	heap.Push(&l.heap, h)
 	switch {
 	case l.byHolder != nil:
 		l.byHolder[h.holder] = h
@@ -56,68 +57,54 @@ func (l *holdList) add(h *hold) {
 
 // drop drops a hold that is there, and the memory that is not needed without it.
 func (l *holdList) drop(h *hold) {
-	last := len(l.heap) - 1
-	moved := l.heap[last]
-	l.heap[last] = nil // it is not kept from the collector
-	l.heap = l.heap[:last]
-	if moved != h {
-		l.put(moved, h.place)
-		l.moveEnd(moved, moved.until)
-	}
+	heap.Remove(&l.heap, h.place)
 	if l.byHolder == nil {
 		return
 	}
 	delete(l.byHolder, h.holder)
 	// A list and a map never get smaller by themselves. Half as many as make a map end it, so that one hold
 	// more or less does not make it again each time.
-	if last > fewHolds/2 {
+	left := len(l.heap)
+	if left > fewHolds/2 {
 		l.byHolder = trimMap(l.byHolder, &l.peak)
 	} else {
 		l.byHolder, l.peak = nil, 0
 	}
-	if cap(l.heap) > 8*fewHolds && last <= cap(l.heap)/8 {
-		l.heap = append(make([]*hold, 0, 2*last), l.heap...)
+	if cap(l.heap) > 8*fewHolds && left <= cap(l.heap)/8 {
+		l.heap = append(make(holdHeap, 0, 2*left), l.heap...)
 	}
 }
 
-// moveEnd sets when a hold that is there ends, in Unix ns; 0 is never.
-func (l *holdList) moveEnd(h *hold, until int64) {
-	h.until = until
-	l.moveUp(h)
-	// What has moved up has none below that comes before it.
-	for {
-		first := h
-		for child := 2*h.place + 1; child <= 2*h.place+2 && child < len(l.heap); child++ {
-			if l.heap[child].endsBefore(first) {
-				first = l.heap[child]
-			}
-		}
-		if first == h {
-			return
-		}
-		l.swap(first, h)
-	}
+// moveEnd puts a hold that is there in its place after its end has changed.
+func (l *holdList) moveEnd(h *hold) { heap.Fix(&l.heap, h.place) }
+
+// A holdHeap has the holds in the order of their ends, and implements [heap.Interface].
+type holdHeap []*hold
+
+func (l *holdHeap) Len() int           { return len(*l) }
+func (l *holdHeap) Less(i, j int) bool { return (*l)[i].endsBefore((*l)[j]) }
+
+func (l *holdHeap) Swap(i, j int) {
+	s := *l
+	s[i], s[j] = s[j], s[i]
+	s[i].place, s[j].place = i, j
 }
 
-// moveUp moves a hold in front of those above it that end later.
-func (l *holdList) moveUp(h *hold) {
-	for h.place > 0 {
-		parent := l.heap[(h.place-1)/2]
-		if !h.endsBefore(parent) {
-			return
-		}
-		l.swap(h, parent)
-	}
+// Push adds a hold at the end.
+func (l *holdHeap) Push(x any) {
+	h := x.(*hold)
+	h.place = len(*l)
+	*l = append(*l, h)
 }
 
-// swap exchanges the places of two holds.
-func (l *holdList) swap(a, b *hold) {
-	place := a.place
-	l.put(a, b.place)
-	l.put(b, place)
+// Pop takes the hold at the end.
+func (l *holdHeap) Pop() any {
+	last := len(*l) - 1
+	h := (*l)[last]
+	(*l)[last] = nil // it is not kept from the collector
+	*l = (*l)[:last]
+	return h
 }
-
-func (l *holdList) put(h *hold, place int) { l.heap[place], h.place = h, place }
 
 // endsBefore reports whether a hold ends before another one. Of two that end together the elder goes first,
 // so that what is noted of them does not depend on how the heap came to be.

@@ -43,6 +43,32 @@ func (s *Semaphore) holdsByFence() []*hold {
 	})
 }
 
+// setEnd has a hold last for expires from now; 0 is without end. The end of a leased one is the store's to
+// know.
+func (h *hold) setEnd(now time.Time, turn *Turn, expires time.Duration) {
+	h.expires, h.until, h.since = expires, 0, 0
+	switch {
+	case expires == 0:
+	case turn.Leased:
+		// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
+		h.since = now.UnixNano()
+	default:
+		h.until = now.UnixNano() + int64(expires)
+	}
+}
+
+// timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the
+// clock of the server that granted it; of one that an earlier version stored nothing is known.
+func (h *hold) timeLeft(now int64) time.Duration {
+	switch {
+	case h.expires == 0:
+		return gatehouse.Forever
+	case h.until != 0:
+		return time.Duration(h.until - now)
+	}
+	return max(0, min(h.expires, h.expires-time.Duration(now-h.since)))
+}
+
 // End ends the hold that a holder has with this fencing token, as if its time had come. It reports whether
 // there was such a hold.
 func (s *Semaphore) End(holder string, fence uint64) bool {

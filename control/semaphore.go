@@ -194,9 +194,10 @@ func (s *Semaphore) createHold(now time.Time, turn *Turn) *hold {
 	}
 	h.holder, h.cost, h.fence = turn.Holder, turn.Cost, s.fence
 	h.grants, h.acquired, h.owner = 1, now.UnixNano(), turn.Owner
+	h.setEnd(now, turn, s.holdLength(turn.Command, nil))
 	s.storeHold(h)
+	s.noteChanged(h.holder)
 	s.maxHeld = max(s.maxHeld, s.heldCost)
-	s.extendHold(now, turn, h, s.holdLength(turn.Command, nil))
 	return h
 }
 
@@ -242,7 +243,7 @@ func (s *Semaphore) peekHold(now time.Time, turn *Turn) {
 func (s *Semaphore) findHold(cmd *gatehouse.Command) (h *hold, why string) {
 	h = s.holds.find(cmd.Holder)
 	switch {
-	// One that was evicted is told so, and by whom, instead of that it is not held.
+	// After an eviction, the refusal says who evicted the hold, not that there is none.
 	case h == nil && s.managed != nil && s.managed.evictedHolder(cmd) != nil:
 		return nil, s.managed.evictedHolder(cmd).sentence()
 	case h == nil:
@@ -367,31 +368,9 @@ func (s *Semaphore) holdLength(cmd *gatehouse.Command, h *hold) time.Duration {
 	return gatehouse.DefaultExpires
 }
 
-// extendHold moves the end of the hold of a turn's holder to expires from now. The end of a leased one is the
-// store's to know.
+// extendHold moves the end of a hold that is there to expires from now.
 func (s *Semaphore) extendHold(now time.Time, turn *Turn, h *hold, expires time.Duration) {
-	until := int64(0)
-	h.expires, h.since = expires, 0
-	switch {
-	case expires == 0:
-	case turn.Leased:
-		// The store ends this hold by a lease of its own. Its start is kept to tell how long it lasts.
-		h.since = now.UnixNano()
-	default:
-		until = now.UnixNano() + int64(expires)
-	}
-	s.holds.moveEnd(h, until)
+	h.setEnd(now, turn, expires)
+	s.holds.moveEnd(h)
 	s.noteChanged(h.holder)
-}
-
-// timeLeft is how long a hold lasts from an instant. Of one that the store ends it is the least, by the
-// clock of the server that granted it; of one that an earlier version stored nothing is known.
-func (h *hold) timeLeft(now int64) time.Duration {
-	switch {
-	case h.expires == 0:
-		return gatehouse.Forever
-	case h.until != 0:
-		return time.Duration(h.until - now)
-	}
-	return max(0, min(h.expires, h.expires-time.Duration(now-h.since)))
 }

@@ -354,7 +354,8 @@ func (s *Semaphore) memoryGrowth(now time.Time, turn *Turn) int {
 func (l *holdList) growth() int {
 	more, n := 0, len(l.heap)+1
 	if n > cap(l.heap) {
-		more = max(n, 8) * placeWeight // append doubles it at most
+		// append doubles it at most, and the allocator rounds that up by an eighth at most.
+		more = (n + n/8) * placeWeight
 	}
 	switch {
 	case l.byHolder != nil:

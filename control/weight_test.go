@@ -217,8 +217,8 @@ func awaitedBy(n int) State {
 	return s
 }
 
-// heap is how many bytes are in use.
-func heap() int {
+// heapBytes is how many bytes are in use.
+func heapBytes() int {
 	var m runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&m)
@@ -238,11 +238,11 @@ func TestWeights(t *testing.T) {
 		if strings.Contains(name, "3000") { // they take time to make
 			n = min(n, 100)
 		}
-		states, weight, before := make([]State, n), 0, heap()
+		states, weight, before := make([]State, n), 0, heapBytes()
 		for i := range states {
 			states[i] = all[name](i)
 		}
-		used := heap() - before
+		used := heapBytes() - before
 		for _, s := range states {
 			weight += s.Weight()
 		}
@@ -257,13 +257,13 @@ func TestWeights(t *testing.T) {
 // TestFineWindowUsedOnce: eight fine windows that are used once take less than 1 KiB with their name.
 func TestFineWindowUsedOnce(t *testing.T) {
 	used := weighty()["fine of eight"]
-	before := heap()
+	before := heapBytes()
 	states := map[string]State{}
 	const n = 4000
 	for i := range n {
 		states[fmt.Sprintf("name-of-a-limiter-%06d", i)] = used(i)
 	}
-	if each := (heap() - before) / n; each > 1024 {
+	if each := (heapBytes() - before) / n; each > 1024 {
 		t.Errorf("eight fine windows take %d bytes, want at most 1024", each)
 	}
 	runtime.KeepAlive(states)
