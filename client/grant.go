@@ -276,7 +276,7 @@ func readGrantProblem(cmd *gatehouse.GrantCommand, a *reply, d *gatehouse.GrantD
 			d.Binding = i
 		}
 	}
-	// Nobody knows when, unless the answer says so.
+	// It is not known when to try again, unless the answer says so.
 	if d.Outcome == gatehouse.Refused {
 		d.RetryAfter = gatehouse.Forever
 	}

@@ -50,7 +50,7 @@ func (s *Semaphore) explainFull(now int64) string {
 		text.WriteString("has too little room: ")
 	}
 	fmt.Fprintf(&text, "%d of %d held", s.heldCost, s.size)
-	// To sort so many takes longer than to refuse, and refusals come often when it is full.
+	// Sorting so many would take longer than the refusal, and a full semaphore refuses often.
 	if len(s.holds.heap) > maxExplained {
 		return text.String()
 	}

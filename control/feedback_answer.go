@@ -54,7 +54,7 @@ func (l *limiterStep) fillReported() {
 		r.RampFor = time.Duration(t.rampEnd() - l.now)
 	}
 	for _, m := range l.activeMeters() {
-		// Of several limits the one is told that holds back most.
+		// With several limits, the answer shows the one that leaves least.
 		if a := l.adoptedOf(m); a != nil && (r.AdoptedFor == 0 || a.remaining < r.Adopted) {
 			r.Adopted, r.AdoptedFor = a.remaining, time.Duration(a.until-l.now)
 		}

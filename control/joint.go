@@ -252,7 +252,7 @@ func (p *JointPart) tryTurn(now time.Time, before []JointPart) {
 	case p.State == nil:
 		tryRecord(nil, now, turn) // it comes with a grant that takes effect
 	default:
-		// The step that would take effect answers, and is told to change nothing.
+		// The trial is the same step as the one that takes effect, which changes nothing while Trial is set.
 		turn.Grant.Trial = true
 		p.State.Step(now, turn)
 		turn.Grant.Trial = false

@@ -246,7 +246,7 @@ func TestKeptForEarlier(t *testing.T) {
 			Rule: gatehouse.Rule{Size: 5, Burst: 4, Interval: 24 * time.Hour, Mode: v.mode}, Cost: 1,
 		}
 		if v.kind == gatehouse.Pace {
-			continue // its next start is in hours, whoever stands in front
+			continue // its next start is in hours, whatever is in front of it
 		}
 		s.step(epoch(), cmd)
 		check(v.String(), s.stepTurn(epoch(), &Turn{Command: &cmd, Ahead: 1}))

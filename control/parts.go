@@ -54,7 +54,7 @@ func (p *GrantParts) add(key gatehouse.Key, member int) (part *Part, cmd *gateho
 	grant := &p.turns[i]
 	*cmd, *grant = gatehouse.Command{}, GrantTurn{}
 	part.Key, part.Optional, part.NonBlocking = key, false, false
-	part.Turn.renew(cmd, grant)
+	part.Turn.reuseFor(cmd, grant)
 	grant.ID, grant.Command, grant.Member = p.command.ID, p.command, member
 	grant.Overrun, grant.OnExpiry = p.command.Overrun, p.command.OnExpiry
 	return part, cmd
@@ -174,7 +174,7 @@ func (p *GrantParts) Undo() {
 	p.granted = slices.Grow(p.granted[:0], len(p.Parts))[:len(p.Parts)]
 	for i := range p.Parts {
 		part := &p.Parts[i]
-		// A copy, since the turn is made anew and its decision with it.
+		// A copy, since the turn is replaced below, with its decision.
 		p.granted[i] = part.Turn.Decision
 		p.commands[i].Op, p.commands[i].MaxWait = gatehouse.OpUndo, 0
 		part.Turn = Turn{

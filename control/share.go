@@ -109,7 +109,7 @@ func (l *limiterStep) addShare() *grantShare {
 // dropEnded drops the shares that have ended, and what is not needed without them.
 func (l *limiterStep) dropEnded() {
 	m := l.extra.shares
-	// Found anew below, as the next to end may be among those that are dropped.
+	// It is computed again below, as the share that ends next may be among those that are dropped.
 	m.nextEnd = noTime
 	for _, s := range m.list {
 		if s.ended {

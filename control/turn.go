@@ -82,9 +82,9 @@ func UndoOf(turn *Turn, granted *gatehouse.Decision) Turn {
 	return Turn{Command: &cmd, Ticket: turn.Ticket, Again: turn.Again, Since: turn.Since, Granted: granted}
 }
 
-// renew makes a turn that was served before one of another command. Its decision stays, as it is written anew
-// whenever the turn is served: only after an error of the store it is the old one.
-func (t *Turn) renew(cmd *gatehouse.Command, grant *GrantTurn) {
+// reuseFor makes a turn that was served before the turn of another command. It keeps the old decision, which
+// is overwritten when the turn is served; after an error of the store it is still the old one.
+func (t *Turn) reuseFor(cmd *gatehouse.Command, grant *GrantTurn) {
 	t.Command, t.Grant = cmd, grant
 	t.Ticket, t.Again, t.Since, t.Ahead = 0, false, time.Time{}, 0
 	t.Granted, t.Chunk, t.Line = nil, nil, nil

@@ -8,18 +8,18 @@ import (
 	"github.com/gatehousehq/gatehouse"
 )
 
-// TestRenewedTurn: a turn that is used again has nothing of its earlier use but the decision.
-func TestRenewedTurn(t *testing.T) {
+// TestReusedTurn: a turn that is used again has nothing of its earlier use but the decision.
+func TestReusedTurn(t *testing.T) {
 	turn := Turn{Decision: gatehouse.Decision{Message: "of an earlier use"}}
 	fields := reflect.ValueOf(&turn).Elem()
 	for i := range fields.NumField() {
 		fillField(t, fields.Type().Field(i).Name, fields.Field(i))
 	}
 	cmd, grant := new(gatehouse.Command), new(GrantTurn)
-	turn.renew(cmd, grant)
+	turn.reuseFor(cmd, grant)
 	want := Turn{Command: cmd, Grant: grant, Decision: turn.Decision}
 	if fmt.Sprintf("%+v", turn) != fmt.Sprintf("%+v", want) || turn.Command != cmd || turn.Grant != grant {
-		t.Errorf("a renewed turn is %+v, want %+v", turn, want)
+		t.Errorf("a turn that is used again is %+v, want %+v", turn, want)
 	}
 }
 

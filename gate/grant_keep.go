@@ -36,7 +36,7 @@ func (p *grantPlace) shouldKeep(at time.Time) (keeps bool, changes time.Duration
 			continue
 		}
 		lacksOthers = true
-		// This line would stand still for as long as the other name is taken, which nobody knows.
+		// This line would stand still for as long as the other name is taken, and that is not known.
 		if !q.freeSoon {
 			return false, 0
 		}

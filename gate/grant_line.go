@@ -274,7 +274,7 @@ func (l *line) noteRound(rd *round) {
 	moved := false
 	for i, t := range rd.requests {
 		turn := &rd.change.Turns[i]
-		// After an error nobody knows what took effect. A look too many does no harm, one too few would.
+		// After an error it is not known what took effect. A look too many does no harm, one too few would.
 		failed := rd.err != nil || turn.Err != nil
 		moved = l.turnMoves(turn) || failed || t.removed && t.seen || moved
 		if !failed {

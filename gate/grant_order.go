@@ -74,7 +74,7 @@ func (o *grantOrder) claimNext() *GrantRequest {
 		l := o.next[0]
 		o.next[0] = nil
 		o.next = o.next[1:]
-		// Whatever happens to the line from here on notes it anew.
+		// From here on, any change of the line adds it again.
 		l.tried = false
 		if len(l.dirty) > 0 && l.dirty[0].grant.mayBeLookedAt() {
 			r := l.dirty[0].grant

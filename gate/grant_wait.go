@@ -14,7 +14,7 @@ import (
 func (r *GrantRequest) joinLines() {
 	r.enterLines(false)
 	g := r.gate
-	// Before its first look: the store tells nobody of a change between a look and the watch.
+	// The watch begins before the first look: the store does not report a change between the two otherwise.
 	if r.mayWait() {
 		r.watchLines()
 		r.unwatched = false

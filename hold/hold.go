@@ -152,7 +152,7 @@ func (h *Hold) renewOnce() {
 	switch {
 	// It has ended meanwhile, and its timers must stay stopped.
 	case h.failure != nil || h.left:
-	// Nobody knows whether it was renewed. Until its end by the clock it is held.
+	// It is not known whether it was renewed. Until its end by the clock it is held.
 	case err != nil:
 		h.last = err
 		h.renewer.Reset(h.term / againPart)
@@ -242,7 +242,7 @@ func (h *Hold) tellRelease(end time.Time, costs []gatehouse.MemberCost) error {
 		// One that was not answered may have been it.
 		case err == nil && a.outcome == gatehouse.Conflict && tries > 0:
 			return nil
-		// The first answer of all says so: it was lost before, and the server has told nobody yet.
+		// It was lost earlier, and this is the first answer that says so.
 		case err == nil && (a.outcome == gatehouse.Conflict || a.outcome == gatehouse.Missing):
 			return h.lostError(a.message)
 		case err == nil:

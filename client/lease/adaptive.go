@@ -50,7 +50,7 @@ func NewAdaptive(claim Claim, config AdaptiveConfig) *Adaptive {
 		config.Floor = 1 / config.Window.Seconds()
 	}
 	a := &Adaptive{rate: NewRateLimiter(claim), claim: claim, config: config}
-	// The timer may fire before it is noted, and endSlot sets it anew.
+	// The timer may fire before it is stored here, and endSlot resets it.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.timer = time.AfterFunc(config.Window/slots, a.endSlot) // stopped by Close

@@ -239,7 +239,7 @@ func (o *capacityOptions) callFollowing(
 		if err != nil || master == nil {
 			return err == nil, err
 		}
-		// An election is on. The caller waits, and begins anew with the first server.
+		// There is no master during an election. The caller waits, and starts again with the first server.
 		if master.GetMasterAddress() == "" {
 			return false, nil
 		}

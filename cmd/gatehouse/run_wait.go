@@ -45,7 +45,7 @@ func (w *waitingRun) acquire(
 			away = time.Time{}
 			w.showPlace(ctx, p)
 		})
-		// One that has not waited yet is told at once that no server answers, as --offline is about that.
+		// Before the first wait, the error is returned at once: --offline decides what to do then.
 		if gatehouse.CodeOf(err) != gatehouse.CodeUnavailable || err == nil || !w.waited {
 			return d, err
 		}

@@ -17,7 +17,7 @@ func reasonOf(err error) string {
 		return "quota"
 	case code == gatehouse.CodeForbidden:
 		return "forbidden"
-	// The code is the same for all of these, and so is each sentence, whoever is refused.
+	// All of these have one code. Each has a fixed sentence, by which it is told apart.
 	case err.Error() == wrongToken, err.Error() == wrongCert:
 		return "wrong"
 	case err.Error() == plainToken:

@@ -216,7 +216,7 @@ func (e *Pass) TakeBackGrant(cmd *gatehouse.GrantCommand) {
 	v := e.user.usage
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	// All members of one grant have its fence, so one that was granted anew stays.
+	// All members of a grant have its fencing token, so a later grant with the same id stays.
 	for i := range cmd.Want {
 		v.holds.takeBack(holdKey{cmd.Want[i].Key, cmd.ID}, e.fence)
 	}

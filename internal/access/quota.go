@@ -122,7 +122,7 @@ func (v *usage) isEmpty(now int64) bool {
 	defer v.mu.Unlock()
 	v.names.sweep(now)
 	v.holds.sweep(now)
-	// A rate that was used up counts as something, or a user would have it anew by being forgotten.
+	// A used-up rate is worth keeping: a user who was forgotten would start with a full one.
 	return len(v.names.all)+len(v.holds.all) == 0 && v.waiters.Load() == 0 && v.connections.Load() == 0 &&
 		v.next.Load() <= now
 }

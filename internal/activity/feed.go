@@ -308,7 +308,7 @@ func (m *Monitor) rowSince(key gatehouse.Key, f figures, before earlier, now tim
 		Granted: f.granted, Refused: f.refused, Closed: f.closed,
 	}
 	m.tracks[key].lastSeen().addTo(&row)
-	// A name that is shown anew has only what its history knows, if there is one.
+	// A name that was not shown before has only what its history knows, if there is one.
 	if before.at.IsZero() {
 		return row
 	}

@@ -291,7 +291,7 @@ func (s *socket) flush() error {
 // Close implements [net.Conn].
 func (s *socket) Close() error {
 	s.mu.Lock()
-	// A read that is under way may come after this, so that closed keeps it from charging anew.
+	// A read that is under way may come after this: closed keeps it from charging again.
 	s.budget.Release(s.charged)
 	s.charged, s.closed, s.left = 0, true, nil
 	s.mu.Unlock()

@@ -273,6 +273,6 @@ func (s *Store) unavailable(key gatehouse.Key, err error) error {
 // be a newer server's.
 func (s *Store) unreadable(key gatehouse.Key, err error) error {
 	return gatehouse.Errorf(gatehouse.CodeUnavailable, "%s: its record cannot be read: %w; it is the key %q "+
-		"of the store: unless a newer server wrote it, delete it there to begin anew",
+		"of the store: unless a newer server wrote it, delete it there to start again",
 		key, err, s.traits.KeyOf(key))
 }

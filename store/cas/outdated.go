@@ -3,7 +3,7 @@ package cas
 import "sync/atomic"
 
 // isOutdated reports whether what is known of the record is very likely to be old, so that a change of it
-// would be made in vain. Within two round trips of the last reply it reports false: a change may still be
+// would be refused. Within two round trips of the last reply it reports false: a change may still be
 // first then, and the record may change again behind a reading, too.
 func (t *transaction) isOutdated() bool {
 	c := &t.entry.contention
