@@ -83,13 +83,14 @@ func (l *limiterStep) adoptedFit(m limitMeter, from, n int64) int64 {
 	return at
 }
 
-// giveBackAdopted gives back to what was adopted by an instant, no more than was taken of it since.
+// giveBackAdopted gives back n that were taken at an instant to what was adopted before that, no more than
+// was taken of it since. What was taken at the very instant of a report may be a part of its figure already.
 func (t *thirdParty) giveBackAdopted(at, n int64) {
 	if t == nil {
 		return
 	}
 	for i := range t.adopted {
-		if a := &t.adopted[i]; at >= a.since {
+		if a := &t.adopted[i]; at > a.since {
 			back := min(n, a.taken)
 			a.remaining, a.taken = a.remaining+back, a.taken-back
 		}

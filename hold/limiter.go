@@ -29,6 +29,7 @@ type LimiterHandle struct {
 	chunk    atomic.Pointer[prefetched]
 	fetching chan struct{} // has an element while tokens are fetched
 	closed   atomic.Bool
+	reports  atomic.Int64   // that held back
 	returns  sync.WaitGroup // of what is given back in the background
 }
 
@@ -79,9 +80,17 @@ func (l *LimiterHandle) command(n int64, wait time.Duration) gatehouse.Command {
 	return gatehouse.Command{Op: gatehouse.OpAcquire, Rule: l.rule, Cost: n, MaxWait: wait, Owner: l.Owner}
 }
 
-// Report tells the limiter what a third party has answered, which may pause it for all clients.
+// Report tells the limiter what a third party has answered, which may pause it for all clients. What holds
+// calls back holds back this handle at once, whether the gate could be told or not: it gives back the tokens
+// that it has fetched.
 func (l *LimiterHandle) Report(ctx context.Context, f gatehouse.Feedback) error {
 	_, err := l.ask(ctx, gatehouse.Command{Op: gatehouse.OpFeedback, Rule: l.rule, Feedback: &f})
+	if f.Pauses() || f.Reset > 0 {
+		// In this order: tokens that are being fetched may have been granted before the report. If they are
+		// put down behind this look, putDown sees it.
+		l.reports.Add(1)
+		l.retire(l.chunk.Load())
+	}
 	return err
 }
 

@@ -15,8 +15,9 @@ type prefetched struct {
 	began time.Time     // when they were asked for
 	lasts time.Duration // how long the window surely lasts from then on
 
-	id   string // of the grant that they are
-	size int64
+	id      string // of the grant that they are
+	size    int64
+	reports int64 // of the handle, when they were asked for
 }
 
 // take takes n, if they are there and their window lasts.
@@ -118,7 +119,7 @@ const fetchTries = 2
 func (l *LimiterHandle) fetchOnce(
 	ctx context.Context, gate Granter, size int64,
 ) (gatehouse.GrantDecision, *prefetched, error) {
-	p := &prefetched{began: time.Now(), id: rand.Text(), size: size}
+	p := &prefetched{began: time.Now(), id: rand.Text(), size: size, reports: l.reports.Load()}
 	// Clipped, since the limit may be smaller than Prefetch. With an id it can be given back unseen.
 	d, err := gate.DoGrant(ctx, gatehouse.GrantCommand{
 		Op: gatehouse.OpAcquire, ID: p.id, Expires: max(l.window(), gatehouse.MinRemembered),
@@ -145,8 +146,9 @@ func (l *LimiterHandle) putDown(p *prefetched, d *gatehouse.Decision, n int64) {
 	p.size = min(p.size, d.Limit) // clipped
 	p.left.Store(p.size - n)
 	l.chunk.Store(p)
-	// The window is as good as over: what the caller does not use goes back.
-	if p.lasts <= 0 {
+	// The window is as good as over, or a third party has sent the handle away meanwhile: what the caller
+	// does not use goes back.
+	if p.lasts <= 0 || l.reports.Load() != p.reports {
 		l.retire(p)
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/hold"
 )
 
@@ -181,6 +182,90 @@ func TestUnusedTokensGoBack(t *testing.T) {
 		}
 		if ok, err := l.AllowN(t.Context(), 2); !ok || err != nil || left() != 963 {
 			t.Errorf("a closed handle asks each time: %t, %v, %d left", ok, err, left())
+		}
+	})
+}
+
+// Tokens that were fetched before a third party has sent the handle away are not used in its pause, nor
+// beyond what it says that is left.
+func TestReportedAtTheHandle(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		report gatehouse.Feedback
+		passes int // of 20 calls right behind it
+	}{
+		{"429", gatehouse.Feedback{Status: 429, RetryAfter: 10 * time.Second}, 0},
+		{"three remain", gatehouse.Feedback{Status: 200, Remaining: 3, Reset: 20 * time.Second}, 3},
+		{"a success", gatehouse.Feedback{Status: 200}, 20},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "api"}
+				l := hold.Limiter(newGate(), key, gatehouse.Rule{Size: 1000, Interval: time.Minute})
+				defer l.Close()
+				l.Prefetch = 100
+				allowed := func() (n int) {
+					for range 20 {
+						ok, err := l.Allow(t.Context())
+						if err != nil {
+							t.Fatal(err)
+						}
+						if ok {
+							n++
+						}
+					}
+					return n
+				}
+				if n := allowed(); n != 20 {
+					t.Fatalf("%d of 20 are allowed before the report", n)
+				}
+				if err := l.Report(t.Context(), test.report); err != nil {
+					t.Fatal(err)
+				}
+				if n := allowed(); n != test.passes {
+					t.Errorf("%d of 20 are allowed behind the report, want %d", n, test.passes)
+				}
+				time.Sleep(40 * time.Second)
+				if n := allowed(); n != 20 {
+					t.Errorf("%d of 20 are allowed long after it, want all", n)
+				}
+			})
+		})
+	}
+}
+
+// A lateGate brings its answers about several names a second after they were decided.
+type lateGate struct{ *gate.Gate }
+
+// DoGrant is Do for several names.
+func (l lateGate) DoGrant(ctx context.Context, cmd gatehouse.GrantCommand) (gatehouse.GrantDecision, error) {
+	d, err := l.Gate.DoGrant(ctx, cmd)
+	time.Sleep(time.Second)
+	return d, err
+}
+
+// Tokens that are on their way to the handle when it is sent away are not used either.
+func TestReportedWhileItFetches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		key := gatehouse.Key{Kind: gatehouse.TokenBucket, Name: "api"}
+		l := hold.Limiter(lateGate{newGate()}, key, gatehouse.Rule{Size: 1000, Interval: time.Minute})
+		defer l.Close()
+		l.Prefetch = 100
+		first := make(chan bool, 1)
+		go func() {
+			ok, err := l.Allow(t.Context())
+			first <- ok && err == nil
+		}()
+		time.Sleep(time.Second / 2)
+		report := gatehouse.Feedback{Status: 429, RetryAfter: 10 * time.Second}
+		if err := l.Report(t.Context(), report); err != nil {
+			t.Fatal(err)
+		}
+		if !<-first {
+			t.Error("a call that was granted before the report is not allowed")
+		}
+		if ok, err := l.Allow(t.Context()); ok || err != nil {
+			t.Errorf("in the pause: %t, %v, want false", ok, err)
 		}
 	})
 }
