@@ -86,10 +86,10 @@ const maxWaited = math.MaxInt64 - int64(gatehouse.MaxDuration)
 
 // arrivalTime is when a command was there first.
 func arrivalTime(now time.Time, turn *Turn) time.Time {
-	if turn.Again && !turn.Since.IsZero() {
-		return turn.Since
+	if turn.Since.IsZero() {
+		return now
 	}
-	return now
+	return turn.Since
 }
 
 // waitedFor is how long a command that passes at now has waited.

@@ -17,7 +17,7 @@ type Turn struct {
 	// Again says that the command was looked at before: its parameters are in force already.
 	Again bool
 
-	// Since is the store's time of that first look.
+	// Since is the store's time when the command came: of its first look, or of when that was postponed.
 	Since time.Time
 
 	// Ahead is how many tokens or slots are wanted by requests that wait in front of this command but are not
@@ -52,6 +52,10 @@ type Turn struct {
 
 	// Leased says that the store ends holds, and tells so: their length is kept, but no instant.
 	Leased bool
+
+	// Postponed is set if the store itself did not look at a command that waits. The decision says when it
+	// came and after how long it is to be looked at.
+	Postponed bool
 
 	Decision gatehouse.Decision
 
@@ -89,7 +93,7 @@ func (t *Turn) reuseFor(cmd *gatehouse.Command, grant *GrantTurn) {
 	t.Ticket, t.Again, t.Since, t.Ahead = 0, false, time.Time{}, 0
 	t.Granted, t.Chunk, t.Line = nil, nil, nil
 	t.Forced, t.Requests = false, 0
-	t.MinFence, t.MaxHolders, t.Leased, t.Err = 0, 0, false, nil
+	t.MinFence, t.MaxHolders, t.Leased, t.Postponed, t.Err = 0, 0, false, false, nil
 }
 
 // KeepsWaiting reports whether a command that was answered so was refused but goes on waiting.
@@ -157,7 +161,8 @@ func (c *Change) Part(places []int) *Change {
 	}
 	part.Done = func(err error) {
 		for i, place := range places {
-			c.Turns[place].Decision, c.Turns[place].Err = part.Turns[i].Decision, part.Turns[i].Err
+			from, to := &part.Turns[i], &c.Turns[place]
+			to.Decision, to.Postponed, to.Err = from.Decision, from.Postponed, from.Err
 		}
 		c.Done(err)
 	}

@@ -43,7 +43,7 @@ type GrantRequest struct {
 type grantTicket struct {
 	gate   *Gate
 	number control.Ticket // its identity in the store, and its place in all lines; 0 until it may wait
-	since  time.Time      // when the store has refused it first
+	since  time.Time      // when it came, by the store
 	parts  control.GrantParts
 	record *gatehouse.GrantRecord // of a grant that is there, as it was found
 	step   grantStep
@@ -68,7 +68,8 @@ type grantTicket struct {
 	dirty     bool         // it is to be looked at
 	leaving   bool         // it is on its way out of the lines
 	expired   bool         // its MaxWait is over: the next look is the last
-	seen      bool         // the store has refused it once, and it waits
+	seen      bool         // the store has refused or postponed it once, and it waits
+	known     bool         // the store has looked at it: its parameters are in force
 	counted   bool         // it is one of those that wait
 	repeated  bool         // it was looked at again only because it keeps other lines than before
 	unwatched bool         // the store was not asked to tell of changes before its last look
@@ -128,7 +129,7 @@ func (r *GrantRequest) prepareRequest(g *Gate) {
 	r.places, r.wait, r.resized = r.places[:0], nil, 0
 	// It begins busy: this goroutine has the request until it is answered, waits, or is left to the store.
 	r.late, r.finished, r.abandoned, r.busy, r.dirty = false, false, false, true, false
-	r.leaving, r.expired = false, false
+	r.leaving, r.expired, r.known = false, false, false
 	r.seen, r.counted, r.repeated, r.unwatched, r.blocked, r.deleted = false, false, false, true, 0, -1
 }
 

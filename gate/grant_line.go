@@ -325,7 +325,7 @@ func (l *line) turnMoves(turn *control.Turn) bool {
 	case gatehouse.OpAcquire, gatehouse.OpReserve, gatehouse.OpCharge:
 		// A settle or a topup brings no rule of its own: it goes by the one of the grant's record.
 		follows := turn.Grant != nil && turn.Grant.Command.Op != gatehouse.OpAcquire
-		return turn.Extend || !turn.Again && !follows && l.notesRule(&turn.Rule)
+		return turn.Extend || !turn.Again && !turn.Postponed && !follows && l.notesRule(&turn.Rule)
 	}
 	return turn.Decision.Outcome == gatehouse.Granted && !turn.Op.Reads()
 }

@@ -26,7 +26,7 @@ func (r *GrantRequest) buildParts() {
 	nonBlocking := len(r.parts.Parts) > 1
 	for i := range r.parts.Parts {
 		part := &r.parts.Parts[i]
-		part.Turn.Ticket, part.Turn.Again, part.Turn.Since = r.number, r.seen, r.since
+		part.Turn.Ticket, part.Turn.Again, part.Turn.Since = r.number, r.known, r.since
 		part.NonBlocking = nonBlocking
 	}
 }

@@ -124,11 +124,14 @@ func (r *GrantRequest) keepWaiting() {
 	if len(r.places) == 0 {
 		r.enterLines(true)
 	}
+	if !r.known {
+		// The refusal may have put limits in force, by which others are granted or refused.
+		g.noteJoint(r.parts.Parts, false, nil)
+		r.known = !r.parts.Parts[0].Turn.Postponed // all are, or none
+	}
 	var err error
 	if first {
 		r.since = r.Decision.At
-		// The refusal may have put limits in force, by which others are granted or refused.
-		g.noteJoint(r.parts.Parts, false, nil)
 		err = r.countWaiter()
 	}
 	if err == nil && g.closed.Load() {

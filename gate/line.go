@@ -282,7 +282,7 @@ func (l *line) processDecisions(rd *round) (retry time.Duration, more bool) {
 			l.finishTicket(rd, t, turn)
 			continue
 		case control.KeepsWaiting(&t.Command, d):
-			l.keepWaiting(rd, t, d)
+			l.keepWaiting(rd, t, turn)
 			if first == nil && !t.removed {
 				first, retry = t.standing(turn)
 			}

@@ -190,13 +190,14 @@ func (l *line) countHolder(t *Request, by int) {
 
 // keepWaiting keeps a refused ticket in the line, unless it was canceled, there is no room for it, or the
 // gate is closed.
-func (l *line) keepWaiting(rd *round, t *Request, d *gatehouse.Decision) {
-	first := !t.seen
-	// From now on the command must not resize the controller again, and its place is by the time at which
-	// the store saw it first.
+func (l *line) keepWaiting(rd *round, t *Request, turn *control.Turn) {
+	d, first := &turn.Decision, !t.seen
+	// From its first look on the command must not resize the controller again.
+	t.known = t.known || !turn.Postponed
+	t.resized = t.resized || d.Resized
+	// Its place is by the time at which the store heard of it first.
 	if first {
-		t.seen = true
-		t.since, t.resized = d.At, d.Resized
+		t.seen, t.since = true, d.At
 		l.seenCount++
 		l.countHolder(t, +1)
 		if t.bumped {
@@ -240,7 +241,7 @@ func (l *line) leaveLine(t *Request, d *gatehouse.Decision) {
 	l.removeTicket(t)
 	if d != nil && t.needsUndo(d) {
 		l.pushTicket(newUndo(t, d))
-	} else if t.waits && t.isKnown() {
+	} else if t.waits && t.seen {
 		l.pushTicket(newUndo(t, nil))
 	}
 }

@@ -45,7 +45,7 @@ type Request struct {
 // A ticket that is canceled while it is offered is marked abandoned. Its decision is then undone.
 type ticket struct {
 	number control.Ticket      // its identity in the store; 0 until it may wait or joins a line
-	since  time.Time           // when the store has refused it first; the zero time if it has not
+	since  time.Time           // when it came, by the store; the zero time if it has not been there
 	undoes *gatehouse.Decision // for an undo of a grant; otherwise nil
 
 	line       *line // nil if it has never been in one
@@ -58,7 +58,8 @@ type ticket struct {
 	keptBack  bool // a grant has kept the line in front of it at the last offer
 	waits     bool // the command may wait; any other only passes through the line
 	unchecked bool // there was no look yet whether there is room for it in line
-	seen      bool // the store has refused it once, and it waits
+	seen      bool // the store has refused or postponed it once, and it waits
+	known     bool // the store has looked at it: its parameters are in force
 	offered   bool // the store has it at present
 	expired   bool // its MaxWait is over: the next offer is the last
 	abandoned bool // it was canceled
@@ -116,14 +117,11 @@ func (r *Request) needsUndo(d *gatehouse.Decision) bool {
 	return d.Outcome == gatehouse.Granted && (r.Command.Op.Waits() || r.Command.Op == gatehouse.OpReserve)
 }
 
-// isKnown reports whether the store has looked at the command before.
-func (r *Request) isKnown() bool { return !r.since.IsZero() }
-
 // fillTurn makes turn the one in which the request is offered to the store. Its other fields are zero.
 func (r *Request) fillTurn(turn *control.Turn, ahead int64) {
 	turn.Command, turn.Ticket, turn.Ahead = &r.Command, r.number, ahead
-	turn.Again, turn.Since, turn.Granted = r.isKnown(), r.since, r.undoes
-	turn.Err = nil
+	turn.Again, turn.Since, turn.Granted = r.known, r.since, r.undoes
+	turn.Postponed, turn.Err = false, nil
 	// To describe the line is a walk through it, and only these two ask for it.
 	if r.Command.Op == gatehouse.OpWaiters || r.Command.Op == gatehouse.OpBump {
 		turn.Line = r.describeLine()
@@ -135,7 +133,7 @@ func (r *Request) fillTurn(turn *control.Turn, ahead int64) {
 func newUndo(r *Request, granted *gatehouse.Decision) *Request {
 	undo := &Request{Key: r.Key, Command: r.Command}
 	undo.Command.Op, undo.Command.MaxWait = gatehouse.OpUndo, 0
-	undo.number, undo.since = r.number, r.since
+	undo.number, undo.since, undo.known = r.number, r.since, r.known
 	// A copy, because r may be used again before the undo is applied.
 	if granted != nil {
 		d := *granted

@@ -176,7 +176,7 @@ func (l *line) moveToFront(t *Request) {
 	if first == t {
 		return
 	}
-	if first.isKnown() && first.since.Before(t.since) {
+	if !first.since.IsZero() && first.since.Before(t.since) {
 		t.since = first.since.Add(-time.Nanosecond)
 	}
 	// It is not the first, so that there is one before it. A seen ticket is never firstUnseen.

@@ -207,7 +207,7 @@ func (b *callBatch) deliverPostponed(
 	for i := range r.queue {
 		if turn := &r.queue[i]; mayPostpone(*turn) {
 			same := func(of control.Turn) bool { return of.Command == turn.Command }
-			turn.Decision = decisions[slices.IndexFunc(b.turns, same)]
+			turn.Decision, turn.Postponed = decisions[slices.IndexFunc(b.turns, same)], true
 		} else {
 			turn.Err = err
 			failed.queue = append(failed.queue, *turn)

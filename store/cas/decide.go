@@ -234,7 +234,7 @@ func (d *decider) leastFence() uint64 {
 func (d *decider) answerUnserved(i int) (answer gatehouse.Decision, is bool) {
 	in, next, turn := d.in, &d.out.next, &d.in.turns[i]
 	// The waiter came before the delete: it must not make the controller again. Only an undo may pass.
-	if turn.Again && turn.Op != gatehouse.OpUndo && sinceOf(turn, d.out.now) <= next.deletedAt {
+	if turn.Op != gatehouse.OpUndo && sinceOf(turn, d.out.now) <= next.deletedAt {
 		return gatehouse.Decision{
 			Outcome: gatehouse.Deleted, Message: "was deleted while this request waited",
 		}, true

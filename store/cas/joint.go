@@ -311,7 +311,7 @@ func (t *jointTransaction) postpone(err error) bool {
 	after := jittered(postponement)
 	for i := range t.parts {
 		p := &t.parts[i]
-		p.Turn.Err, p.Turn.Decision = nil, gatehouse.Decision{
+		p.Turn.Err, p.Turn.Postponed, p.Turn.Decision = nil, true, gatehouse.Decision{
 			Outcome: gatehouse.Refused, At: time.Unix(0, now), RetryAfter: after,
 		}
 		// The record of the grant is no member, which could bind.

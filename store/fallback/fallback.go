@@ -179,6 +179,7 @@ func (s *Store) answerByRule(rule Answer, key gatehouse.Key, queue []control.Tur
 			queue[i].Decision, queue[i].Err = gatehouse.Decision{}, err
 		}
 		s.setStoreTime(&queue[i])
+		queue[i].Postponed = true // its limit comes into force when the store is back
 	}
 	return nil
 }

@@ -92,6 +92,29 @@ func TestWhoWaits(t *testing.T) {
 	}
 }
 
+// The limit of a request that began to wait while the store was away comes into force when it is back.
+func TestLimitOfAWaiterAfterAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k, s := open(fallback.LocalShare, 3)
+		g := gate.New(s, gate.Config{})
+		defer g.Close()
+		// All that there is in the store, and then this server's share of another limit.
+		for _, take := range []gatehouse.Command{acquire(6, 6), acquire(9, 3)} {
+			if d, err := g.Do(t.Context(), bucket("a"), take); err != nil || d.Outcome != gatehouse.Granted {
+				t.Fatalf("%+v = %+v, %v, want it granted", take, d, err)
+			}
+			k.Down.Store(true)
+		}
+		cmd := acquire(9, 1)
+		cmd.MaxWait = time.Minute // in which less than one comes back
+		time.AfterFunc(time.Second, func() { k.Down.Store(false) })
+		d, err := g.Do(t.Context(), bucket("a"), cmd)
+		if err != nil || d.Outcome != gatehouse.Granted || d.Limit != 9 {
+			t.Errorf("one of 3 that the limit of 9 adds = %+v, %v, want it granted", d, err)
+		}
+	})
+}
+
 // waiters are four who wait for one token each, and what became of them.
 type waiters struct {
 	all                      sync.WaitGroup
