@@ -24,9 +24,20 @@ type server struct {
 // newServer returns the server with a number, from 1.
 func newServer(t *testing.T, backend cas.Backend, number uint32) *server {
 	t.Helper()
-	store := cas.New(backend, cas.Config{Server: number})
+	return openServer(t, backend, cas.Config{Server: number})
+}
+
+// newPatientServer is newServer for what is to be answered however busy the machine is.
+func newPatientServer(t *testing.T, backend cas.Backend, number uint32) *server {
+	t.Helper()
+	return openServer(t, backend, cas.Config{Server: number, Timeout: patience / 4})
+}
+
+func openServer(t *testing.T, backend cas.Backend, config cas.Config) *server {
+	t.Helper()
+	store := cas.New(backend, config)
 	t.Cleanup(store.Close)
-	g := gate.New(store, gate.Config{FirstTicket: cas.FirstTicket(number) + 1})
+	g := gate.New(store, gate.Config{FirstTicket: cas.FirstTicket(config.Server) + 1})
 	t.Cleanup(g.Close)
 	return &server{g, store}
 }

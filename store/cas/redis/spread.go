@@ -42,7 +42,7 @@ const (
 // An unsettledError says that a record is a part of a change of several slots that is to be settled first.
 type unsettledError struct {
 	first, id string
-	others    []string // in other slots; of the first record alone
+	others    string // in other slots, a line each; of the first record alone, once it is committed
 }
 
 func (e *unsettledError) Error() string { return "redis: a change of several slots is not settled yet" }
@@ -75,11 +75,7 @@ func readUnsettled(answer *rueidis.RedisMessage) (e unsettledError, ok bool) {
 			return e, false
 		}
 	}
-	e.first, e.id = texts[1], texts[2]
-	if texts[3] != "" {
-		e.others = strings.Split(texts[3], "\n")
-	}
-	return e, true
+	return unsettledError{first: texts[1], id: texts[2], others: texts[3]}, true
 }
 
 // A slotGroup is those records of a change that are in one slot.
@@ -225,15 +221,20 @@ func (s *spreadSwap) fillTimes(now int64) {
 	}
 }
 
-// commit commits the change in the first slot. If that is not answered it is asked again until it is known,
-// or cannot be committed any more.
-func (s *spreadSwap) commit(ctx context.Context) (committed bool, err error) {
+// otherKeys are those in other slots than the first that are to be changed, as the first record names them.
+func (s *spreadSwap) otherKeys() string {
 	var others []string
 	for i := range s.groups[1:] {
 		others = append(others, s.groupKeys(&s.groups[1+i], false)...)
 	}
+	return strings.Join(others, "\n")
+}
+
+// commit commits the change in the first slot. If that is not answered it is asked again until it is known,
+// or cannot be committed any more.
+func (s *spreadSwap) commit(ctx context.Context) (committed bool, err error) {
 	keys := s.groupKeys(&s.groups[0], false)
-	_, answers, err := s.link.runSpread(ctx, keys, []string{"commit", s.id, strings.Join(others, "\n"), ""})
+	_, answers, err := s.link.runSpread(ctx, keys, []string{"commit", s.id, s.otherKeys(), ""})
 	if err == nil {
 		n, err := answers[0].ToInt64()
 		return n == 1, err
@@ -288,7 +289,7 @@ func (s *spreadSwap) settle(ctx context.Context, committed bool) {
 	}
 	if first := s.groupKeys(&s.groups[0], false); well && committed {
 		// If that fails, the next server that needs the first record does it.
-		_, _, _ = s.link.runSpread(ctx, first[:1], []string{"clear", s.id, "", ""})
+		_, _, _ = s.link.runSpread(ctx, first[:1], []string{"clear", s.id, s.otherKeys(), ""})
 	}
 }
 
@@ -324,15 +325,16 @@ func (l *link) settleFor(ctx context.Context, key string, e *unsettledError) err
 	}
 }
 
-// settleOthers settles what the first record of a committed change names, and clears that record.
+// settleOthers settles what the first record of a committed change names, and clears that record. One that
+// was met before the commit named none yet: it stays as it is, and is met again.
 func (l *link) settleOthers(ctx context.Context, e *unsettledError) error {
-	for _, other := range e.others {
+	for _, other := range strings.FieldsFunc(e.others, func(r rune) bool { return r == '\n' }) {
 		_, _, err := l.runSpread(ctx, []string{other}, []string{"settle", e.id, "commit", ""})
 		if err != nil {
 			return err
 		}
 	}
-	_, _, err := l.runSpread(ctx, []string{e.first}, []string{"clear", e.id, "", ""})
+	_, _, err := l.runSpread(ctx, []string{e.first}, []string{"clear", e.id, e.others, ""})
 	return err
 }
 

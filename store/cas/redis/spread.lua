@@ -5,7 +5,7 @@
 -- KEYS      the records, all of one slot
 -- ARGV[1]   the step
 -- ARGV[2]   the change, 16 hexadecimal digits
--- ARGV[3]   prepare: the first key; commit: the keys in other slots; settle: 'commit' or 'abort'
+-- ARGV[3]   prepare: the first key; commit and clear: the keys in other slots; settle: 'commit' or 'abort'
 -- ARGV[4]   prepare: for how many microseconds the change may still be committed
 -- and behind these, for prepare, what record.lua says of each record.
 --
@@ -135,11 +135,13 @@ local function commit(key)
   return 1
 end
 
+-- Only for who knows all the keys that are to be settled before. A server that met the first record before
+-- it was committed does not.
 local function clear(key)
   local whole = committed(key)
-  if whole then
-    local others, goes = tonumber(string.sub(whole, 18, 25)), tonumber(string.sub(whole, 26, 41))
-    local record = string.sub(whole, 42 + others)
+  local others = whole and tonumber(string.sub(whole, 18, 25))
+  if whole and string.sub(whole, 42, 41 + others) == extra then
+    local goes, record = tonumber(string.sub(whole, 26, 41)), string.sub(whole, 42 + others)
     if record == '' or goes > 0 and goes <= now then
       call('DEL', key)
     elseif goes == 0 then

@@ -185,6 +185,28 @@ func TestSpreadOfADeadServer(t *testing.T) {
 	}
 }
 
+// A server that meets the first record of a change before that is committed, and waits for it, leaves the
+// others committed too: it does not clear the note of the commit, as it knows of no others that it settled.
+func TestSpreadMetBeforeItsCommit(t *testing.T) {
+	t.Parallel()
+	s := newSpreadBench(t)
+	s.swap(s.puts(0, 1))
+	s.want(1) // it is settled
+	one := s.begun(1, 2)
+	if same, err := one.prepareGroups(t.Context()); err != nil || !same {
+		t.Fatal(same, err)
+	}
+	first := one.keys[one.groups[0].first]
+	met := &unsettledError{first: first, id: one.id} // as it is read now
+	if committed, err := one.commit(t.Context()); err != nil || !committed {
+		t.Fatal(committed, err)
+	}
+	if err := one.link.settleFor(t.Context(), first, met); err != nil {
+		t.Fatal(err)
+	}
+	s.want(2)
+}
+
 // TestNoteOutlivesThePrepared: what a dead server has committed is found to be, however short-lived the first
 // record is; once it is settled each record is kept for as long as it is to be.
 func TestNoteOutlivesThePrepared(t *testing.T) {

@@ -203,12 +203,19 @@ func freeOf(t *testing.T, s *server, k gatehouse.Key, size int64) int64 {
 func TestGrantsOfTwoServers(t *testing.T) {
 	t.Parallel()
 	address := redistest.Start(t).Address
-	checkGrantsOfTwoServers(t, newServers(t, address, 2), grantNames())
+	checkGrantsOfTwoServers(t, []string{address, address})
 }
 
-func checkGrantsOfTwoServers(t *testing.T, servers []*server, keys []gatehouse.Key) {
+func checkGrantsOfTwoServers(t *testing.T, addresses []string) {
 	t.Helper()
 	const size, each, callers = 60, 10, 4
+	keys := grantNames()
+	var servers []*server
+	for i, address := range addresses {
+		b := open(t, "redis://"+address)
+		redistest.Until(t, func() bool { return b.Ping(soonest(t)) == nil })
+		servers = append(servers, newPatientServer(t, b, uint32(i+1))) // few
+	}
 	var mu sync.Mutex
 	var work sync.WaitGroup
 	granted := int64(0)
