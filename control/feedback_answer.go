@@ -10,16 +10,13 @@ import (
 // This file is how a limiter answers with what third parties have reported.
 
 // refusesChunk refuses a chunk while anything that was reported holds back: what a server has in a chunk it
-// lets through without asking again.
+// lets through without asking again. Its server goes by the report in the answer, and not by its RetryAfter.
 func (l *limiterStep) refusesChunk() bool {
 	t := l.reports()
 	if t == nil || t.heldUntil() <= l.now {
 		return false
 	}
 	l.fillRefused()
-	if l.d.Outcome == gatehouse.Refused && l.d.RetryAfter != gatehouse.Forever {
-		l.d.RetryAfter = max(l.d.RetryAfter, waitUntil(l.now, t.heldUntil()))
-	}
 	return true
 }
 

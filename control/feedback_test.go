@@ -241,8 +241,16 @@ func TestEndPause(t *testing.T) {
 // TestNoChunkWhileReported: while anything that was reported holds back, no chunk is lent, and a chunk that
 // comes back gives nothing to the pause.
 func TestNoChunkWhileReported(t *testing.T) {
-	for _, kind := range []gatehouse.Kind{gatehouse.TokenBucket, gatehouse.FixedWindow} {
-		s, cmd := subject{kind: kind}, inMinute(0)
+	for _, test := range []struct {
+		kind gatehouse.Kind
+		size int64
+	}{
+		{gatehouse.TokenBucket, 9},
+		{gatehouse.FixedWindow, 9},
+		{gatehouse.TokenBucket, 60000}, // the ramp has room for a chunk of one
+	} {
+		s, cmd, kind := subject{kind: test.kind}, inMinute(0), test.kind
+		cmd.Size, cmd.Burst = test.size, test.size-1
 		chunk := func(now time.Time, holder uint64) gatehouse.Decision {
 			return s.stepTurn(now, &Turn{Command: &cmd, Chunk: &Chunk{Holder: holder}})
 		}
@@ -252,9 +260,13 @@ func TestNoChunkWhileReported(t *testing.T) {
 		s.step(epoch(), feedback(gatehouse.Feedback{Status: 429, RetryAfter: 4 * time.Second}))
 		for _, at := range []time.Duration{0, 4*time.Second - 1, 4 * time.Second, 8*time.Second - 1} {
 			d := chunk(epoch().Add(at), 2)
-			if d.Outcome != gatehouse.Refused || d.RetryAfter < 8*time.Second-at || d.Reported == nil {
-				t.Errorf("%s after %s: chunk = %+v, want it refused for the rest of 8s", kind, at, d)
+			if d.Outcome != gatehouse.Refused || d.RetryAfter <= 0 || d.Reported == nil {
+				t.Errorf("%s after %s: chunk = %+v, want it refused by the report", kind, at, d)
 			}
+		}
+		one := s.step(epoch().Add(8*time.Second-1), cmd)
+		if fits := test.size > 9; fits != (one.Outcome == gatehouse.Granted) {
+			t.Errorf("%s: one alone at the end of the ramp = %+v, want it granted: %t", kind, one, fits)
 		}
 		if d := chunk(epoch().Add(8*time.Second), 2); d.Outcome != gatehouse.Granted {
 			t.Errorf("%s after the ramp: chunk = %+v", kind, d)

@@ -326,6 +326,19 @@ func TestForecast(t *testing.T) {
 	check(m, "6s/6s 14s/14s") // it has lasted longer than the first did, so it is like the second
 	m.want(35*time.Second, gatehouse.Command{Op: gatehouse.OpClose}, gatehouse.Granted, "")
 	check(m, "0s/0s") // Forever
+	// Slots come free in the order of their ends, and one that wants two waits for both.
+	several := &managed{t: t, kind: gatehouse.Semaphore}
+	for i, term := range []time.Duration{50 * time.Second, 20 * time.Second, 0, 30 * time.Second} {
+		slot := acquireBy(fmt.Sprint(i), "", term)
+		slot.Size = 4
+		several.want(0, slot, gatehouse.Granted, "")
+	}
+	check(several, "20s/20s 30s/30s 50s/50s 1m20s/1m20s")
+	d := &managed{t: t, kind: gatehouse.Watchdog}
+	kick := gatehouse.Command{Op: gatehouse.OpKick, Expires: 40 * time.Second}
+	d.want(0, kick, gatehouse.Granted, "")
+	d.now = d.now.Add(10 * time.Second)
+	check(d, "30s/30s 30s/30s")
 	g := &managed{t: t, kind: gatehouse.FixedWindow}
 	take := acquireBy("", "", 0)
 	take.Interval = 10 * time.Second
