@@ -2,7 +2,6 @@ package middleware
 
 import (
 	"net/http"
-	"sync/atomic"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -14,9 +13,6 @@ type limitedTransport struct {
 	config Config
 	asker  *asking.Asker
 	base   http.RoundTripper
-
-	reported atomic.Pointer[time.Time] // when a success was reported last
-	failed   atomic.Bool               // the last report was of a failure
 }
 
 // NewTransport returns a transport that lets requests through to base as the Config says, which nil makes
@@ -51,27 +47,8 @@ func (t *limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response, err := t.base.RoundTrip(r)
 	if err == nil {
-		t.report(r, key, response)
+		// Before the caller can send another request.
+		t.asker.ReportAnswer(r.Context(), key, ReadFeedback(response, t.config.Unit, time.Now()))
 	}
 	return response, err
-}
-
-// successInterval is how often a success is reported that has nothing new to say.
-const successInterval = time.Second
-
-// report tells the limiter what the answer says, before the caller can send another request.
-func (t *limitedTransport) report(r *http.Request, key gatehouse.Key, response *http.Response) {
-	now := time.Now()
-	f := ReadFeedback(response, t.config.Unit, now)
-	if !f.Pauses() {
-		last := t.reported.Load()
-		// The first success after a failure makes the next pause short again, and an empty count is news.
-		news := t.failed.Load() || f.Reset > 0 && f.Remaining == 0
-		if !f.Succeeds() || !news && (f.Reset == 0 || last != nil && now.Sub(*last) < successInterval) {
-			return
-		}
-		t.reported.Store(&now)
-	}
-	t.failed.Store(f.Pauses())
-	t.asker.Report(r.Context(), key, f)
 }

@@ -23,7 +23,8 @@ type Asker struct {
 	// FailClosed has requests refused, and not let through, while the gate does not answer.
 	FailClosed bool
 
-	again atomic.Pointer[time.Time] // before which the gate is not asked, as it has not answered
+	again   atomic.Pointer[time.Time] // before which the gate is not asked, as it has not answered
+	reports reportLog
 }
 
 const (
@@ -98,14 +99,6 @@ func (a *Asker) ask(ctx context.Context, key gatehouse.Key, cost int64, wait tim
 func (a *Asker) without(err error) Verdict {
 	// The context of the question has ended, which says nothing about that of the request.
 	return Verdict{Pass: !a.FailClosed, Err: gatehouse.Errorf(gatehouse.CodeUnavailable, "%w", err)}
-}
-
-// Report sends the gate what a third party has answered, and takes no longer than Within. A report that fails
-// changes nothing for the request.
-func (a *Asker) Report(ctx context.Context, key gatehouse.Key, f gatehouse.Feedback) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.within())
-	defer cancel()
-	_, _ = a.Gate.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpFeedback, Rule: a.rule(), Feedback: &f})
 }
 
 func (a *Asker) within() time.Duration { return cmp.Or(a.Within, defaultWithin) }

@@ -3,18 +3,22 @@
 //
 // A server refuses with RESOURCE_EXHAUSTED and says in the trailer grpc-retry-pushback-ms when to try again,
 // which clients of gRPC heed in their retries. A client reports a RESOURCE_EXHAUSTED, and an UNAVAILABLE with
-// that trailer, to the limiter, so that all processes pause.
+// that trailer or with google.rpc.RetryInfo, to the limiter, so that all processes pause; and the first
+// success after one. A RESOURCE_EXHAUSTED about the size of a message pauses nothing.
 package grpcmiddleware
 
 import (
 	"context"
 	"io"
+	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/asking"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
@@ -165,47 +169,70 @@ func StreamClient(config Config) grpc.StreamClientInterceptor {
 	}
 }
 
-// A reportedStream reports how it ends.
+// A reportedStream reports that it was let through, and how it ends.
 type reportedStream struct {
 	grpc.ClientStream
-	asker *asking.Asker
-	key   gatehouse.Key
-	once  sync.Once
+	asker        *asking.Asker
+	key          gatehouse.Key
+	passed, over sync.Once
 }
 
 // RecvMsg implements [grpc.ClientStream]. The error that it ends with is that of the call.
 func (s *reportedStream) RecvMsg(message any) error {
 	err := s.ClientStream.RecvMsg(message)
-	if err != nil && err != io.EOF { //nolint:errorlint // gRPC returns it bare
-		s.once.Do(func() { reportStatus(s.Context(), s.asker, s.key, err, s.Trailer()) })
+	if err == nil || err == io.EOF { //nolint:errorlint // gRPC returns it bare
+		s.passed.Do(func() { reportStatus(s.Context(), s.asker, s.key, nil, nil) })
+	} else {
+		s.over.Do(func() { reportStatus(s.Context(), s.asker, s.key, err, s.Trailer()) })
 	}
 	return err
 }
 
-// reportStatus tells the limiter of an answer that says to come back later.
+// reportStatus tells the limiter that a call was let through, or of an answer that says to come back later.
 func reportStatus(
 	ctx context.Context, asker *asking.Asker, key gatehouse.Key, err error, trailer metadata.MD,
 ) {
-	if key == (gatehouse.Key{}) || err == nil {
+	if key == (gatehouse.Key{}) {
 		return
 	}
-	f := gatehouse.Feedback{}
-	switch status.Code(err) {
+	f := gatehouse.Feedback{Status: http.StatusOK}
+	switch s := status.Convert(err); s.Code() {
+	case codes.OK:
 	case codes.ResourceExhausted:
-		f.Status = gatehouse.StatusTooMany
+		// gRPC says so of messages that are too large, too, and no pause would make them smaller.
+		if isAboutSize(s.Message()) {
+			return
+		}
+		f.Status, f.RetryAfter = gatehouse.StatusTooMany, retryAfter(s, trailer)
 	case codes.Unavailable:
-		f.Status = gatehouse.StatusUnavailable
+		f.Status, f.RetryAfter = gatehouse.StatusUnavailable, retryAfter(s, trailer)
 	default:
 		return
 	}
+	asker.ReportAnswer(ctx, key, f)
+}
+
+// isAboutSize reports whether the message of a RESOURCE_EXHAUSTED is about the size of a message, as gRPC for
+// Go words it at both ends.
+func isAboutSize(text string) bool {
+	return strings.Contains(text, "message") &&
+		(strings.Contains(text, "larger than max") || strings.Contains(text, "too large"))
+}
+
+// retryAfter is how long a third party wants no call, by its trailer or by google.rpc.RetryInfo; 0 if it does
+// not say.
+func retryAfter(s *status.Status, trailer metadata.MD) time.Duration {
 	if values := trailer.Get(pushback); len(values) > 0 {
 		// A negative one says not to try again, and when is not known.
-		ms, bad := strconv.ParseInt(values[0], 10, 32)
-		if bad == nil && ms > 0 {
-			f.RetryAfter = time.Duration(ms) * time.Millisecond
+		ms, err := strconv.ParseInt(values[0], 10, 32)
+		if err == nil && ms > 0 {
+			return time.Duration(ms) * time.Millisecond
 		}
 	}
-	if f.Pauses() {
-		asker.Report(ctx, key, f)
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.RetryInfo); ok {
+			return min(max(0, info.GetRetryDelay().AsDuration()), gatehouse.MaxDuration)
+		}
 	}
+	return 0
 }

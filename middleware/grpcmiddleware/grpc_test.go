@@ -57,6 +57,7 @@ func connect(t *testing.T, server []grpc.ServerOption, client ...grpc.DialOption
 func TestServer(t *testing.T) {
 	config := grpcmiddleware.Config{
 		Gate: newGate(), Key: byMethod, Rule: gatehouse.Rule{Size: 2, Interval: time.Hour},
+		Within: time.Minute,
 	}
 	conn := connect(t, []grpc.ServerOption{
 		grpc.UnaryInterceptor(grpcmiddleware.UnaryServer(config)),
@@ -86,7 +87,7 @@ func TestClientReports(t *testing.T) {
 	g := newGate()
 	config := grpcmiddleware.Config{
 		Gate: g, Key: byMethod, Rule: gatehouse.Rule{Size: 100, Interval: time.Hour},
-		MaxWait: time.Millisecond,
+		MaxWait: time.Millisecond, Within: time.Minute,
 	}
 	refuse := func(ctx context.Context, _ any, _ *grpc.UnaryServerInfo, _ grpc.UnaryHandler) (any, error) {
 		_ = grpc.SetTrailer(ctx, metadata.Pairs("grpc-retry-pushback-ms", "1800000"))
