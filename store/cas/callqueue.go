@@ -9,23 +9,18 @@ import (
 	"github.com/gatehousehq/gatehouse/control"
 )
 
-// An applyCall is one queue that is to be applied.
-type applyCall struct {
-	queue      []control.Turn
-	view       func(now time.Time, state control.State)
-	err        error
-	batch      []*applyCall // that this one leads
-	batchOfOne [1]*applyCall
+// A queuedCall is a change of one name in the queue of that name.
+type queuedCall struct {
+	change *control.Change
+	err    error   // that its Done is called with
+	undos  []*undo // of its undos, in their order, once it was in a transaction
 
+	pending  bool // it takes back what failed calls have left, and has an undo for each turn from the start
 	flushing bool // it has refusals stored that were not, and has no command
 
 	// joint is the transaction over several names of which it is the place in this queue; nil for any other
-	// call. It makes a batch by itself.
+	// call. It has no change, and makes a batch by itself.
 	joint *jointTransaction
-
-	pendingUndos []*undo     // one for each turn, if the call takes back what failed calls have left
-	ownUndos     []undo      // of its undos, in their order, once it was in a transaction
-	done         func(error) // is called with err, once
 }
 
 // A callQueue is where the calls for one key meet. While a transaction is under way, those that come wait for
@@ -37,7 +32,7 @@ type applyCall struct {
 type callQueue struct {
 	mu      sync.Mutex
 	busy    bool // a transaction is under way
-	waiting []*applyCall
+	waiting []queuedCall
 }
 
 // maxTurns is the most commands in one round trip.
@@ -45,18 +40,17 @@ const maxTurns = 4096
 
 // beginOrJoin begins a transaction for a call if none is under way, and reports that it leads. Otherwise the
 // call joins the queue, and waits; one of several names does neither if it has no time left for that.
-func (q *callQueue) beginOrJoin(r *applyCall) (leads, waits bool) {
+func (q *callQueue) beginOrJoin(c queuedCall) (leads, waits bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.busy {
-		r.batchOfOne[0] = r
-		q.busy, r.batch = true, r.batchOfOne[:]
+		q.busy = true
 		return true, false
 	}
-	if r.joint != nil && !r.joint.mayWait() {
+	if c.joint != nil && !c.joint.mayWait() {
 		return false, false
 	}
-	q.waiting = append(q.waiting, r)
+	q.waiting = append(q.waiting, c)
 	return false, true
 }
 
@@ -69,8 +63,8 @@ func (q *callQueue) tryBegin() bool {
 	return began
 }
 
-// takeBatch ends a transaction, and returns the calls of the next one. It is over if there are none.
-func (q *callQueue) takeBatch() (batch []*applyCall) {
+// takeBatch ends a transaction, and adds the calls of the next one to room. It is over if there are none.
+func (q *callQueue) takeBatch(room []queuedCall) (batch []queuedCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
@@ -80,19 +74,26 @@ func (q *callQueue) takeBatch() (batch []*applyCall) {
 			break
 		}
 		// The last call may pass the limit, as no call is split.
-		turns += len(q.waiting[n].queue)
+		turns += len(q.waiting[n].change.Turns)
 	}
 	q.busy = n > 0
-	if n > 0 {
-		batch = q.waiting[:n]
-		// Copied, so that nothing of the batch is kept.
-		q.waiting = append([]*applyCall(nil), q.waiting[n:]...)
+	if n == 0 {
+		q.waiting = nil // at most names no call waits, so that they keep no room
 	}
-	return batch
+	return q.takeFront(room, n)
+}
+
+// takeFront takes the first n of those who wait, and adds them to others. It is called with the lock held.
+func (q *callQueue) takeFront(others []queuedCall, n int) []queuedCall {
+	others = append(others, q.waiting[:n]...)
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:]) // so that nothing of those who were taken is kept
+	q.waiting = q.waiting[:rest]
+	return others
 }
 
 // takeAll ends a transaction that no other one is to follow, and returns all who wait.
-func (q *callQueue) takeAll() (all []*applyCall) {
+func (q *callQueue) takeAll() (all []queuedCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	all, q.waiting, q.busy = q.waiting, nil, false
@@ -100,27 +101,21 @@ func (q *callQueue) takeAll() (all []*applyCall) {
 }
 
 // takeMatching returns the calls at the front that match, for the transaction under way.
-func (q *callQueue) takeMatching(match func(*applyCall) bool) (front []*applyCall) {
+func (q *callQueue) takeMatching(match func(*queuedCall) bool) (front []queuedCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n := 0
-	for n < min(len(q.waiting), maxTurns) && match(q.waiting[n]) {
+	for n < min(len(q.waiting), maxTurns) && match(&q.waiting[n]) {
 		n++
 	}
-	if n == 0 {
-		return nil
-	}
-	front = slices.Clone(q.waiting[:n])
-	// A new slice, since the old one would keep the calls that were taken.
-	q.waiting = append([]*applyCall(nil), q.waiting[n:]...)
-	return front
+	return q.takeFront(nil, n)
 }
 
-// leaveQueue takes a call that waits out of the queue. It reports false if that is not in it any more.
-func (q *callQueue) leaveQueue(r *applyCall) bool {
+// leaveQueue takes a transaction that waits out of the queue. It reports false if that is not in it any more.
+func (q *callQueue) leaveQueue(t *jointTransaction) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	i := slices.Index(q.waiting, r)
+	i := slices.IndexFunc(q.waiting, func(c queuedCall) bool { return c.joint == t })
 	if i >= 0 {
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
@@ -129,44 +124,41 @@ func (q *callQueue) leaveQueue(r *applyCall) bool {
 
 // A callBatch is the calls that one transaction serves, as one queue.
 type callBatch struct {
-	calls      []*applyCall
+	calls      []queuedCall
 	turns      []control.Turn // their commands are the callers'; a conflict leaves no trace there
 	undos      []*undo        // the turns that are not to be done twice, in their order
 	hasPending bool           // some of them for calls that failed
 	flushing   bool           // it stores refusals that were not
 }
 
-// addCalls takes the queues of further calls over.
-func (b *callBatch) addCalls(calls []*applyCall) {
-	for _, r := range calls {
-		b.flushing = b.flushing || r.flushing
-		if r.pendingUndos != nil {
+// addTurns takes the turns of further calls over.
+func (b *callBatch) addTurns(calls []queuedCall) {
+	for i := range calls {
+		c := &calls[i]
+		b.flushing, b.hasPending = b.flushing || c.flushing, b.hasPending || c.pending
+		if c.pending {
 			// The undos of earlier failures keep their identities from one transaction to the next: a
 			// record that names one of them has seen it done.
-			for i, d := range r.pendingUndos {
-				d.turn = len(b.turns) + i
+			for j, d := range c.undos {
+				d.turn = len(b.turns) + j
 			}
-			b.undos, b.hasPending = append(b.undos, r.pendingUndos...), true
 		} else {
-			r.ownUndos = newUndos(r.queue, len(b.turns))
-			for i := range r.ownUndos {
-				b.undos = append(b.undos, &r.ownUndos[i])
-			}
+			c.undos = newUndos(c.change.Turns, len(b.turns))
 		}
-		b.turns = append(b.turns, r.queue...)
+		b.undos, b.turns = append(b.undos, c.undos...), append(b.turns, c.change.Turns...)
 	}
 }
 
 // deliverDecisions hands the decisions out, and shows the state to those who asked for it.
 func (b *callBatch) deliverDecisions(u *recordUpdate, state control.State) {
 	i := 0
-	for _, r := range b.calls {
-		for j := range r.queue {
-			r.queue[j].Decision = u.decisions[i]
+	for _, c := range b.calls {
+		for j := range c.change.Turns {
+			c.change.Turns[j].Decision = u.decisions[i]
 			i++
 		}
-		if r.view != nil {
-			r.view(time.Unix(0, u.now), state)
+		if c.change.View != nil {
+			c.change.View(time.Unix(0, u.now), state)
 		}
 	}
 }
@@ -197,20 +189,20 @@ func mayPostpone(turn control.Turn) bool {
 // each. They are returned as a call of their own. It reports false, and does nothing, if none of its commands
 // waits.
 func (b *callBatch) deliverPostponed(
-	r *applyCall, decisions []gatehouse.Decision, err error,
-) (failed *applyCall, is bool) {
-	if r.view != nil || r.pendingUndos != nil || !slices.ContainsFunc(r.queue, mayPostpone) {
-		return nil, false
+	c *queuedCall, decisions []gatehouse.Decision, err error,
+) (failed queuedCall, is bool) {
+	if c.change.View != nil || c.pending || !slices.ContainsFunc(c.change.Turns, mayPostpone) {
+		return failed, false
 	}
 	// One call may carry both kinds. The others fail on their own, with the undos that belong to the call.
-	failed = &applyCall{ownUndos: r.ownUndos}
-	for i := range r.queue {
-		if turn := &r.queue[i]; mayPostpone(*turn) {
+	failed = queuedCall{change: new(control.Change), undos: c.undos}
+	for i := range c.change.Turns {
+		if turn := &c.change.Turns[i]; mayPostpone(*turn) {
 			same := func(of control.Turn) bool { return of.Command == turn.Command }
 			turn.Decision, turn.Postponed = decisions[slices.IndexFunc(b.turns, same)], true
 		} else {
 			turn.Err = err
-			failed.queue = append(failed.queue, *turn)
+			failed.change.Turns = append(failed.change.Turns, *turn)
 		}
 	}
 	return failed, true

@@ -8,20 +8,19 @@ import (
 )
 
 // callsOf returns a call for each number, with that many commands.
-func callsOf(turns ...int) (calls []*applyCall) {
+func callsOf(turns ...int) (calls []queuedCall) {
 	for _, n := range turns {
-		calls = append(calls, &applyCall{queue: make([]control.Turn, n)})
+		calls = append(calls, queuedCall{change: &control.Change{Turns: make([]control.Turn, n)}})
 	}
 	return calls
 }
 
 // queueOf is a queue with a transaction under way, in which these calls wait.
-func queueOf(t *testing.T, calls []*applyCall) *callQueue {
+func queueOf(t *testing.T, calls []queuedCall) *callQueue {
 	t.Helper()
 	q := &callQueue{}
-	first := new(applyCall)
-	if leads, _ := q.beginOrJoin(first); !leads || len(first.batch) != 1 {
-		t.Fatal("the first call does not lead a batch of itself")
+	if leads, _ := q.beginOrJoin(queuedCall{}); !leads {
+		t.Fatal("the first call does not lead")
 	}
 	for i, r := range calls {
 		if leads, waits := q.beginOrJoin(r); leads || !waits {
@@ -35,11 +34,11 @@ func queueOf(t *testing.T, calls []*applyCall) *callQueue {
 func TestBatches(t *testing.T) {
 	q := queueOf(t, callsOf(1, 2, maxTurns-3, 1, maxTurns+1, 5))
 	for _, want := range []int{3, 2, 1, 0} {
-		if got := q.takeBatch(); len(got) != want || q.busy != (want > 0) {
+		if got := q.takeBatch(nil); len(got) != want || q.busy != (want > 0) {
 			t.Fatalf("a batch of %d calls, busy %t, want %d", len(got), q.busy, want)
 		}
 	}
-	if leads, _ := q.beginOrJoin(new(applyCall)); !leads {
+	if leads, _ := q.beginOrJoin(queuedCall{}); !leads {
 		t.Error("the queue is idle, and a call does not lead")
 	}
 }
@@ -50,14 +49,14 @@ func TestTakeAll(t *testing.T) {
 	if all := q.takeAll(); len(all) != 3 || len(q.takeAll()) != 0 {
 		t.Errorf("%d calls are taken, want all 3, once", len(all))
 	}
-	if leads, _ := q.beginOrJoin(new(applyCall)); !leads {
+	if leads, _ := q.beginOrJoin(queuedCall{}); !leads {
 		t.Error("the queue is idle, and a call does not lead")
 	}
 }
 
 // A transaction takes over those at the front that match, and no others.
 func TestTakeMatching(t *testing.T) {
-	small := func(r *applyCall) bool { return len(r.queue) < 3 }
+	small := func(c *queuedCall) bool { return len(c.change.Turns) < 3 }
 	q := queueOf(t, callsOf(1, 2, 3, 1))
 	if front := q.takeMatching(small); len(front) != 2 || len(q.waiting) != 2 || !q.busy {
 		t.Errorf("%d calls are taken and %d left, want 2 and 2", len(front), len(q.waiting))
@@ -73,7 +72,7 @@ func TestLateJointCall(t *testing.T) {
 	late := new(jointTransaction)
 	late.timer = new(time.Timer) // it has waited elsewhere
 	late.late.Store(true)
-	r := &applyCall{joint: late}
+	r := queuedCall{joint: late}
 	q := queueOf(t, callsOf(1))
 	if leads, waits := q.beginOrJoin(r); leads || waits || len(q.waiting) != 1 {
 		t.Errorf("leads %t, waits %t, %d in the queue; want neither, and 1", leads, waits, len(q.waiting))

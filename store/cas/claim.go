@@ -103,9 +103,10 @@ func (t *transaction) takeWaiting() {
 	// Only calls without a place in line: those in line were refused in this order and must not overtake
 	// each other. Undos go by themselves.
 	inLine := func(turn control.Turn) bool { return turn.Ticket != 0 }
-	more := t.entry.calls.takeMatching(func(r *applyCall) bool {
-		return r.joint == nil && r.pendingUndos == nil && !slices.ContainsFunc(r.queue, inLine)
+	more := t.entry.calls.takeMatching(func(c *queuedCall) bool {
+		return c.joint == nil && !c.pending && !slices.ContainsFunc(c.change.Turns, inLine)
 	})
-	t.batch.calls = slices.Concat(t.batch.calls, more)
-	t.batch.addCalls(more)
+	n := len(t.batch.calls)
+	t.batch.calls = append(t.batch.calls, more...)
+	t.batch.addTurns(t.batch.calls[n:])
 }

@@ -73,7 +73,6 @@ type servedChange struct {
 type jointPart struct {
 	*control.Part
 	entry *entry
-	place applyCall // in the queue of the name
 	line  takenLine
 	undo  undo // if the turn takes back a grant
 
@@ -104,10 +103,10 @@ func (s *Store) beginJoint(c *control.JointChange) *jointTransaction {
 	for i := range t.parts {
 		p := &t.parts[i]
 		// The turn is copied, since it may have to be decided more than once.
-		p.Part, p.turns, p.place.joint = &c.Parts[i], append(p.turns[:0], c.Parts[i].Turn), t
+		p.Part, p.turns = &c.Parts[i], append(p.turns[:0], c.Parts[i].Turn)
 		p.entry = s.cache.entryFor(c.Parts[i].Key)
 		if isGrantUndo(&p.turns[0]) {
-			p.undo = newUndos(p.turns, 0)[0]
+			p.undo = *newUndos(p.turns, 0)[0]
 		}
 	}
 	one := servedChange{change: c, record: -1}

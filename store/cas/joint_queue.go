@@ -25,7 +25,7 @@ func (t *jointTransaction) endWaiting() {
 	t.late.Store(true)
 	i := int(t.entered.Load()) - 1
 	// If it is not there it is on the way to the next queue, and ends before that.
-	if i >= 0 && t.parts[i].entry.calls.leaveQueue(&t.parts[i].place) {
+	if i >= 0 && t.parts[i].entry.calls.leaveQueue(t) {
 		t.abandon(i, t.lateError())
 	}
 }
@@ -49,8 +49,7 @@ func (t *jointTransaction) enterQueues() {
 		}
 		// Counted first: once it waits, another goroutine may take over at any time.
 		t.entered.Add(1)
-		p := &t.parts[i]
-		leads, waits := p.entry.calls.beginOrJoin(&p.place)
+		leads, waits := t.parts[i].entry.calls.beginOrJoin(queuedCall{joint: t})
 		switch {
 		case waits:
 			return
@@ -72,9 +71,9 @@ func (t *jointTransaction) leaveQueues(led int, away error) (next []func()) {
 			next = append(next, func() { s.failWaiting(e, waiting, away) })
 			continue
 		}
-		if batch := e.calls.takeBatch(); len(batch) > 0 {
+		if batch := e.calls.takeBatch(nil); len(batch) > 0 {
 			// Of several queues each goes on by itself.
-			next = append(next, func() { go s.startTransaction(e, batch) })
+			next = append(next, func() { go s.startTransaction(e, s.newTransaction(batch...)) })
 		}
 	}
 	return next
@@ -82,18 +81,18 @@ func (t *jointTransaction) leaveQueues(led int, away error) (next []func()) {
 
 // failWaiting ends calls that wait behind one that has found the store away: they would wait as long, for the
 // same answer.
-func (s *Store) failWaiting(e *entry, waiting []*applyCall, away error) {
-	var calls []*applyCall
-	for _, r := range waiting {
-		if r.joint == nil {
-			calls = append(calls, r)
+func (s *Store) failWaiting(e *entry, waiting []queuedCall, away error) {
+	var calls []queuedCall
+	for _, c := range waiting {
+		if c.joint == nil {
+			calls = append(calls, c)
 			continue
 		}
 		// It leads all queues that it has entered but the last, out of which it was taken.
-		r.joint.abandon(int(r.joint.entered.Load())-1, away)
+		c.joint.abandon(int(c.joint.entered.Load())-1, away)
 	}
 	s.failCalls(e.key, calls, away)
-	s.notifyCallers(calls)
+	notifyCallers(calls)
 }
 
 // abandon ends a transaction that leads some queues and has asked nothing yet.

@@ -33,8 +33,8 @@ func (t *jointTransaction) takeRiders() {
 	}
 	room := riderRoom{calls: maxJointCalls, records: maxJointRecords - t.names, holds: maxJointHolds}
 	room.take(t)
-	front := t.parts[0].entry.calls.takeMatching(func(r *applyCall) bool {
-		other := r.joint
+	front := t.parts[0].entry.calls.takeMatching(func(c *queuedCall) bool {
+		other := c.joint
 		if other == nil || !other.mayShare() || !t.hasSameNames(other) || !room.fits(other) {
 			return false
 		}
@@ -45,8 +45,8 @@ func (t *jointTransaction) takeRiders() {
 		room.take(other)
 		return true
 	})
-	for _, r := range front {
-		t.addRider(r.joint)
+	for _, c := range front {
+		t.addRider(c.joint)
 	}
 	if len(front) > 0 {
 		t.orderRecords()

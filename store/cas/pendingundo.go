@@ -66,7 +66,7 @@ func (q *undoQueue) addUnresolved(key gatehouse.Key, turns []control.Turn, unres
 
 // addFailed notes what a queue has left behind whose commands have failed: those who waited at a barrier
 // still count there, and what was to be taken back is still there. The undos are those in the queue.
-func (q *undoQueue) addFailed(key gatehouse.Key, queue []control.Turn, undos []undo) {
+func (q *undoQueue) addFailed(key gatehouse.Key, queue []control.Turn, undos []*undo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for i := range queue {
@@ -76,7 +76,7 @@ func (q *undoQueue) addFailed(key gatehouse.Key, queue []control.Turn, undos []u
 		// made.
 		case isGrantUndo(turn):
 			undoing := control.UndoOf(turn, turn.Granted)
-			q.appendUndo(pendingUndo{key: key, undoing: undoing, undo: undos[0]})
+			q.appendUndo(pendingUndo{key: key, undoing: undoing, undo: *undos[0]})
 			undos = undos[1:]
 		case key.Kind == gatehouse.Barrier && turn.Ticket != 0 &&
 			(turn.Op.Waits() || turn.Op == gatehouse.OpUndo):

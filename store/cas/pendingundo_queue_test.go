@@ -106,7 +106,7 @@ func TestFailedUndosKeepTheirIdentity(t *testing.T) {
 		queue := []control.Turn{
 			{Command: &gatehouse.Command{Op: gatehouse.OpUndo}, Granted: &gatehouse.Decision{}},
 		}
-		q.addFailed(gatehouse.Key{Name: "a"}, queue, []undo{{id: 7}})
+		q.addFailed(gatehouse.Key{Name: "a"}, queue, []*undo{{id: 7}})
 		time.Sleep(3 * undoInterval)
 		mu.Lock()
 		defer mu.Unlock()

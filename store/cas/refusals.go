@@ -110,7 +110,7 @@ func (r *refusals) flushAll() {
 // not: then only this name has failed, as with a record that cannot be read.
 func (r *refusals) flushEntry(e *entry) (away bool) {
 	began := r.store.clock.elapsedTime()
-	if r.store.serveCall(e, &applyCall{flushing: true}) == nil {
+	if r.store.serveCall(e, queuedCall{change: new(control.Change), flushing: true}) == nil {
 		return false
 	}
 	r.addEntry(e)

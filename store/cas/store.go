@@ -79,7 +79,6 @@ type Store struct {
 	refusals     refusals
 	transactions sync.Pool
 	joints       sync.Pool
-	calls        sync.Pool
 	stop         func() // of the backend's Listen
 	counters     transactionCounters
 	lastReply    atomic.Int64 // when the store answered last, by the clock's monotonic time
@@ -115,9 +114,8 @@ func New(backend Backend, config Config) *Store {
 	s.absent.backend, _ = backend.(absenceBackend)
 	s.watches.names = make(map[gatehouse.Key]*line)
 	s.async, _ = backend.(asyncBackend)
-	s.calls.New = func() any { return new(applyCall) }
 	s.joints.New = func() any { return newJointTransaction(s) }
-	s.transactions.New = func() any { return newTransaction(s) }
+	s.transactions.New = func() any { return makeTransaction(s) }
 	// Last, because a wake may come at once and needs the rest.
 	s.stop = backend.Listen(config.Server, s.onWake)
 	return s
@@ -163,21 +161,21 @@ func (s *Store) Latest() time.Time {
 // Apply implements gate.Store. Changes for one key that come while a round trip is under way go into the next
 // one, all together. Done may be called before Apply returns.
 func (s *Store) Apply(c *control.Change) {
-	r := s.calls.Get().(*applyCall)
-	r.queue, r.view, r.done = c.Turns, c.View, c.Done
-	e := s.cache.entryFor(c.Key)
-	if leads, _ := e.calls.beginOrJoin(r); leads {
-		s.startTransaction(e, r.batch)
+	s.beginOrJoin(s.cache.entryFor(c.Key), queuedCall{change: c})
+}
+
+// beginOrJoin serves a call, now or in the next transaction of its name.
+func (s *Store) beginOrJoin(e *entry, c queuedCall) {
+	if leads, _ := e.calls.beginOrJoin(c); leads {
+		s.startTransaction(e, s.newTransaction(c))
 	}
 }
 
 // serveCall has a call of the store's own served, and waits for that.
-func (s *Store) serveCall(e *entry, r *applyCall) error {
+func (s *Store) serveCall(e *entry, c queuedCall) error {
 	done := make(chan error, 1)
-	r.done = func(err error) { done <- err }
-	if leads, _ := e.calls.beginOrJoin(r); leads {
-		s.startTransaction(e, r.batch)
-	}
+	c.change.Done = func(err error) { done <- err }
+	s.beginOrJoin(e, c)
 	return <-done
 }
 
@@ -186,26 +184,27 @@ func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
 	if together[0].joint != nil {
 		return s.sendJointUndo(together[0].joint)
 	}
-	r := new(applyCall)
+	c := queuedCall{change: new(control.Change), pending: true}
 	for i := range together {
-		r.queue = append(r.queue, together[i].undoing)
-		r.pendingUndos = append(r.pendingUndos, &together[i].undo)
+		c.change.Turns = append(c.change.Turns, together[i].undoing)
+		c.undos = append(c.undos, &together[i].undo)
 	}
-	err := s.serveCall(s.cache.entryFor(key), r)
+	err := s.serveCall(s.cache.entryFor(key), c)
 	if err == nil {
 		s.counters.undone.Add(uint64(len(together))) // at most maxPendingUndos
 	}
 	return err
 }
 
-// startTransaction serves a batch without keeping its caller, whose callback the backend calls. What does
+// startTransaction serves calls without keeping its caller, whose callback the backend calls. What does
 // not go well at the first try goes on in a goroutine of its own.
-func (s *Store) startTransaction(e *entry, batch []*applyCall) {
-	if j := batch[0].joint; j != nil {
+func (s *Store) startTransaction(e *entry, t *transaction) {
+	if j := t.batch.calls[0].joint; j != nil {
+		t.release()
 		j.enterQueues() // it leads this one now
 		return
 	}
-	t := s.beginTransaction(e, batch)
+	t.begin(e)
 	if s.async == nil {
 		go t.run()
 		return
@@ -226,36 +225,36 @@ func isQuick(turns, size int) bool { return turns <= fewTogether && size <= smal
 // finishTransaction ends a transaction, notifies its callers, and begins the next one for those that have
 // come meanwhile.
 func (s *Store) finishTransaction(t *transaction, err error) {
-	e, batch := t.entry, t.batch.calls
+	e := t.entry
 	away := s.recordOutcome(t, err)
 	if away != nil {
 		// Those who came meanwhile would wait as long, for the same answer.
 		waiting := e.calls.takeAll()
-		s.notifyCallers(batch)
+		notifyCallers(t.batch.calls)
 		s.failWaiting(e, waiting, away)
+		t.release()
 		return
 	}
-	next := e.calls.takeBatch()
-	// After the queue is settled: a caller may come back with its next call from within.
-	s.notifyCallers(batch)
+	// Before the callers are told: one may come back with its next call from within.
+	t.room = e.calls.takeBatch(t.room)
+	n := len(t.room)
+	notifyCallers(t.batch.calls)
+	t.reset()
 	switch {
-	case len(next) == 0:
-	case isQuick(len(next), len(e.known.record.encodedState)):
-		s.startTransaction(e, next)
+	case n == 0:
+		s.transactions.Put(t)
+	case isQuick(n, len(e.known.record.encodedState)):
+		s.startTransaction(e, t)
 	default:
 		// Not before others have their answers, which are under way here.
-		go s.startTransaction(e, next)
+		go s.startTransaction(e, t)
 	}
 }
 
-// notifyCallers tells requests that they were served.
-func (s *Store) notifyCallers(requests []*applyCall) {
-	for _, r := range requests {
-		done, err := r.done, r.err
-		// Given back before the callback, which may need one for its next call.
-		*r = applyCall{}
-		s.calls.Put(r)
-		done(err)
+// notifyCallers tells callers that they were served.
+func notifyCallers(calls []queuedCall) {
+	for i := range calls {
+		calls[i].change.Done(calls[i].err)
 	}
 }
 

@@ -30,6 +30,7 @@ type transaction struct {
 
 	entry  *entry
 	batch  callBatch
+	room   []queuedCall // for the calls of the next one
 	line   takenLine
 	budget context.Context // ends when its time is up
 
@@ -48,19 +49,26 @@ type transaction struct {
 	unanswered bool      // the store did not answer
 }
 
-func newTransaction(s *Store) *transaction {
+func makeTransaction(s *Store) *transaction {
 	t := &transaction{store: s}
 	t.replyCallback = t.onReply
 	return t
 }
 
-// beginTransaction begins the transaction of a batch.
-func (s *Store) beginTransaction(e *entry, batch []*applyCall) *transaction {
+// newTransaction returns a transaction of these calls.
+func (s *Store) newTransaction(calls ...queuedCall) *transaction {
 	t := s.transactions.Get().(*transaction)
-	t.entry, t.batch.calls, t.retries = e, batch, newRetryState()
+	t.batch.calls = append(t.batch.calls, calls...)
+	return t
+}
+
+// begin begins the transaction of its calls.
+func (t *transaction) begin(e *entry) {
+	s := t.store
+	t.entry, t.retries = e, newRetryState()
 	// The calls are known before the line is asked for its rest: those of this transaction are taken out of
 	// it, so that none of them counts twice.
-	t.batch.addCalls(batch)
+	t.batch.addTurns(t.batch.calls)
 	t.line = s.watches.takeOut(e.key, t.batch.turns)
 	t.budget = s.budgets.currentBudget(s.clock.elapsedTime(), s.config.Timeout)
 	// A wake came since the last transaction: what is remembered is not the present record any more.
@@ -68,7 +76,6 @@ func (s *Store) beginTransaction(e *entry, batch []*applyCall) *transaction {
 	if e.stale.Swap(false) {
 		e.known.current = false
 	}
-	return t
 }
 
 // recordOutcome ends a transaction, and fills in the decisions of its batch. It reports whether the store
@@ -100,8 +107,6 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 			away = err
 		}
 	}
-	t.resetForReuse()
-	s.transactions.Put(t)
 	return away
 }
 
@@ -121,11 +126,11 @@ func (t *transaction) postponeWaiters(err error) bool {
 // failBatch ends the calls with an error, those aside that are postponed.
 func (t *transaction) failBatch(postponed bool, err error) {
 	key, calls := t.entry.key, t.batch.calls
-	for i, r := range calls {
+	for i := range calls {
 		if postponed {
-			failed, is := t.batch.deliverPostponed(r, t.update.decisions, err)
-			if is && len(failed.queue) > 0 {
-				t.store.failCalls(key, []*applyCall{failed}, err)
+			failed, is := t.batch.deliverPostponed(&calls[i], t.update.decisions, err)
+			if is && len(failed.change.Turns) > 0 {
+				t.store.failCalls(key, []queuedCall{failed}, err)
 			}
 			if is {
 				continue
@@ -135,32 +140,40 @@ func (t *transaction) failBatch(postponed bool, err error) {
 	}
 }
 
-// failCalls notes that requests end with an error.
-func (s *Store) failCalls(key gatehouse.Key, requests []*applyCall, err error) {
-	s.counters.failures.Add(uint64(len(requests)))
-	for _, r := range requests {
+// failCalls notes that calls end with an error.
+func (s *Store) failCalls(key gatehouse.Key, calls []queuedCall, err error) {
+	s.counters.failures.Add(uint64(len(calls)))
+	for i := range calls {
 		// A call that itself undoes something has its undos in the queue already, which tries them again.
-		r.err = err
-		if r.pendingUndos != nil {
+		c := &calls[i]
+		c.err = err
+		if c.pending {
 			continue
 		}
-		undos := r.ownUndos
-		if undos == nil { // it has not been in a transaction
-			undos = newUndos(r.queue, 0)
+		if c.undos == nil { // it has not been in a transaction
+			c.undos = newUndos(c.change.Turns, 0)
 		}
-		s.undos.addFailed(key, r.queue, undos)
+		s.undos.addFailed(key, c.change.Turns, c.undos)
 	}
 }
 
-func (t *transaction) resetForReuse() {
-	// What belongs to the callers is let go of.
+// release gives the transaction back.
+func (t *transaction) release() {
+	t.room = t.room[:0]
+	t.reset()
+	t.store.transactions.Put(t)
+}
+
+// reset lets go of what belongs to the callers. Those in the room come next.
+func (t *transaction) reset() {
+	clear(t.batch.calls)
 	clear(t.batch.turns)
 	clear(t.buffers.queue)
 	clear(t.buffers.decisions)
 	*t = transaction{
 		store: t.store, replyCallback: t.replyCallback,
-		// The buffers keep their room: a transaction is taken from a pool.
-		batch: callBatch{turns: t.batch.turns[:0]}, buffers: t.buffers,
+		batch: callBatch{calls: t.room, turns: t.batch.turns[:0]}, room: t.batch.calls[:0],
+		buffers: t.buffers,
 	}
 }
 

@@ -27,10 +27,10 @@ type undo struct {
 // newUndos returns an undo for each turn of a queue that takes back a grant. The queue begins at turn first
 // of its transaction. The change that does the undos notes so in the record: should its answer be lost, they
 // are not done again later.
-func newUndos(queue []control.Turn, first int) (undos []undo) {
+func newUndos(queue []control.Turn, first int) (undos []*undo) {
 	for i := range queue {
 		if isGrantUndo(&queue[i]) {
-			undos = append(undos, undo{id: rand.Uint64(), turn: first + i})
+			undos = append(undos, &undo{id: rand.Uint64(), turn: first + i})
 		}
 	}
 	return undos
