@@ -11,9 +11,11 @@ import (
 // request moves the theoretical arrival time on by one step, and is let through while that time is no
 // further ahead than the burst allows. In a window of w at most burst+1 + w/step pass.
 //
-// The step, interval/size, is cut to whole nanoseconds.
+// The step, interval/size, is cut to whole nanoseconds. It is kept, as to divide at each use would be a tenth
+// of a decision.
 type gcraMeter struct {
 	meterRate
+	step  int64 // between two requests; 0 when the size is
 	burst int64
 	tat   int64        // the theoretical arrival time of the next request
 	undos *undoHistory // nil until an undo or a refund has moved that back
@@ -41,28 +43,29 @@ const maxUndoRecords = 16
 func (g *gcraMeter) setLimit(_ int64, to *gatehouse.Rule, _ *time.Location) (restarted bool) {
 	restarted = g.size != to.Size || g.interval != int64(to.Interval)
 	g.size, g.interval, g.burst = to.Size, int64(to.Interval), to.Burst
+	if restarted {
+		g.setStep()
+	}
 	return restarted
 }
 
-// emissionInterval is the time between two requests; 0 when the size is.
-func (g *gcraMeter) emissionInterval() int64 {
-	if g.size == 0 {
-		return 0
+// setStep works out the step of the rate in force.
+func (g *gcraMeter) setStep() {
+	g.step = 0
+	if g.size > 0 {
+		g.step = max(1, g.interval/g.size)
 	}
-	return max(1, g.interval/g.size)
 }
 
-// burstTolerance is how far ahead the theoretical arrival time may be after a request. It is given the
-// emission interval, which its callers need too and which costs a division.
-func (g *gcraMeter) burstTolerance(step int64) int64 { return mulSaturating(step, g.burst+1) }
+// burstTolerance is how far ahead the theoretical arrival time may be after a request.
+func (g *gcraMeter) burstTolerance() int64 { return mulSaturating(g.step, g.burst+1) }
 
 func (g *gcraMeter) earliestFit(from, n int64) int64 {
 	if g.size == 0 && n > 0 {
 		return noTime
 	}
-	step := g.emissionInterval()
-	tat := addSaturating(max(from, g.tat), mulSaturating(step, n))
-	return max(from, tat-g.burstTolerance(step))
+	tat := addSaturating(max(from, g.tat), mulSaturating(g.step, n))
+	return max(from, tat-g.burstTolerance())
 }
 
 func (g *gcraMeter) takeTokens(_, at, n int64) {
@@ -70,11 +73,11 @@ func (g *gcraMeter) takeTokens(_, at, n int64) {
 	if g.undos != nil && g.tat <= at {
 		*g.undos = undoHistory{busySince: at}
 	}
-	g.tat = addSaturating(max(g.tat, at), mulSaturating(g.emissionInterval(), n))
+	g.tat = addSaturating(max(g.tat, at), mulSaturating(g.step, n))
 }
 
 func (g *gcraMeter) giveBack(now, n int64) {
-	if length := g.moveBack(now, mulSaturating(g.emissionInterval(), n)); length > 0 {
+	if length := g.moveBack(now, mulSaturating(g.step, n)); length > 0 {
 		g.undos.addUnlisted(now, length)
 	}
 }
@@ -106,7 +109,7 @@ func (g *gcraMeter) undoTake(now, at, reset, n int64) {
 			last -= m.movedBefore(at, reset)
 		}
 	}
-	if length := g.moveBack(now, min(mulSaturating(g.emissionInterval(), n), last-now)); length > 0 {
+	if length := g.moveBack(now, min(mulSaturating(g.step, n), last-now)); length > 0 {
 		g.undos.addUndo(undoRecord{taken: at, reset: reset, length: length, at: now})
 	}
 }
@@ -148,13 +151,12 @@ func (m *undoHistory) movedBefore(at, reset int64) (length int64) {
 
 func (g *gcraMeter) readMeter(now int64) meterReading {
 	tat := max(now, g.tat)
-	// A size of 0 has no emission interval to divide by.
+	// A size of 0 has no step to divide by.
 	if g.size == 0 {
 		return meterReading{reset: tat, interval: g.interval}
 	}
-	step := g.emissionInterval()
-	tolerance := g.burstTolerance(step)
-	left := max(0, tolerance-(tat-now)) / step
+	tolerance := g.burstTolerance()
+	left := max(0, tolerance-(tat-now)) / g.step
 	return meterReading{limit: g.burst + 1, left: left, reset: tat, interval: tolerance}
 }
 
@@ -173,6 +175,7 @@ func (g *gcraMeter) clone() limitMeter {
 
 func (g *gcraMeter) codeFields(c *stateCodec) {
 	g.meterRate.codeFields(c)
+	g.setStep()
 	c.codeSize(&g.burst)
 	c.codeInstant(&g.tat)
 	if c.version > 1 {

@@ -214,7 +214,7 @@ func (l *limiterStep) noteTake(s *grantShare, t shareTake, behind int64) {
 		w.window.Size = 0
 		// Tokens of a GCRA come back one after the other.
 		if g, ok := m.(*gcraMeter); ok {
-			w.reset -= mulSaturating(g.emissionInterval(), behind)
+			w.reset -= mulSaturating(g.step, behind)
 		}
 		t.windows[i] = w
 	}
