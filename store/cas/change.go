@@ -141,8 +141,9 @@ func (t *transaction) buildChange() error {
 	}
 	t.change.Next = u.encode(&t.buffers)
 	s.retention.setKeep(&t.change, k, u)
-	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
-	if len(t.change.Next) <= maxRecord || t.recordFull || shrinks {
+	// What leaves the state as long as it is, such as a repeat of an acquire, is stored even so.
+	grows := len(u.next.encodedState) > len(k.record.encodedState)
+	if len(t.change.Next) <= maxRecord || t.recordFull || !grows {
 		return nil
 	}
 	// Too large: the queue is decided once more, with the commands that make a record grow refused. The

@@ -174,8 +174,8 @@ func (t *jointTransaction) recordChange(i int) (c RecordChange, full bool) {
 		Next: u.encode(&p.buffers),
 	}
 	t.store.retention.setKeep(&c, k, u)
-	shrinks := len(u.next.encodedState) < len(k.record.encodedState)
-	return c, len(c.Next) > maxRecord && !p.recordFull && !shrinks
+	grows := len(u.next.encodedState) > len(k.record.encodedState)
+	return c, len(c.Next) > maxRecord && !p.recordFull && grows
 }
 
 // longestClaim is for how long the records are claimed by changes that are not made.

@@ -57,8 +57,8 @@ const (
 	DefaultHolders     = 1000
 )
 
-// maxRecord is the largest record in bytes, which every change writes again. What makes a record smaller
-// passes even so.
+// maxRecord is the largest record in bytes, which every change writes again. What does not make a record
+// larger passes even so.
 const maxRecord = 512 << 10
 
 // A Store is a gate.Store on a Backend. Make one with New.
