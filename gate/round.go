@@ -30,6 +30,7 @@ type round struct {
 	err      error      // of the change
 	late     bool       // the answer has not come before Apply returned
 	serving  bool       // it is a round of the goroutine that serves the line
+	kept     bool       // the caller of its request keeps it
 	state    atomic.Int32
 	onDone   func(error) // noteAnswer, bound once
 }
@@ -160,9 +161,12 @@ func (rd *round) clearRequests() {
 	rd.requests, rd.change.Turns, rd.err = rd.requests[:0], rd.change.Turns[:0], nil
 }
 
-// release gives the round back. A large one is dropped, since few need so much room.
+// release gives the round back, unless a caller keeps it. A large one is dropped: few need so much room.
 func (rd *round) release() {
 	rd.clearRequests()
+	if rd.kept {
+		return
+	}
 	rd.line, rd.serving = nil, false
 	if cap(rd.change.Turns) <= 2*MaxTogether && cap(rd.replies) <= 2*MaxTogether {
 		rd.gate.rounds.Put(rd)
