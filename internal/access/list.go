@@ -15,6 +15,9 @@ const ContextKey = "gatehouse.user"
 // names has to say more of what is looked for.
 const maxRounds = 16
 
+// leastFetched is how many names are asked for at once: a list of few names may have many others in between.
+const leastFetched = 256
+
 // A ListRequest asks for names of a kind that begin with a prefix and come after another, in order.
 type ListRequest struct {
 	gate.Prefix
@@ -22,7 +25,7 @@ type ListRequest struct {
 }
 
 // List returns names that the user may see, as the user calls them. fetch asks the gate, and returns fewer
-// than Most only if there are no more.
+// than the Most of its own request only if there are no more.
 func (u *User) List(
 	asked ListRequest, fetch func(ListRequest) ([]gatehouse.NameDetails, error),
 ) ([]gatehouse.NameDetails, error) {
@@ -30,6 +33,7 @@ func (u *User) List(
 		return fetch(asked)
 	}
 	inside := asked
+	inside.Most = max(asked.Most, leastFetched)
 	// What all permitted names begin with keeps the search away from the many that others have.
 	begins := u.commonHead(asked.Kind, asked.Prefix.Prefix)
 	inside.Prefix.Prefix = u.Inside(begins)
@@ -54,7 +58,7 @@ func (u *User) List(
 			}
 		}
 		// Fewer than were asked for says that there are no more, as fetch promises.
-		if len(shown) >= asked.Most || len(found) < asked.Most {
+		if len(shown) >= asked.Most || len(found) < inside.Most {
 			return shown[:min(len(shown), asked.Most)], nil
 		}
 		inside.After = found[len(found)-1].Name
