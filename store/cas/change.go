@@ -30,7 +30,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 		// conflict, and comes with the reply.
 		k.assumeAbsent()
 	}
-	t.noteDecision(decide(t.fillInput(now), &t.buffers))
+	t.decideTurns(now)
 	if t.awaitRoom() {
 		// The first decision has changed the state in memory. It is decoded again, so that the second one
 		// starts from the stored record.
@@ -38,7 +38,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 			return false, err
 		}
 		now, _ = s.clock.storeTime()
-		t.noteDecision(decide(t.fillInput(now), &t.buffers))
+		t.decideTurns(now)
 	}
 	if len(t.unresolved) > 0 {
 		t.update.write = true // so that no change that is still under way can be made any more
@@ -65,7 +65,7 @@ func (t *transaction) decideChange() (asks bool, err error) {
 }
 
 // fillInput fills in what is known of the record, and what is wanted of it.
-func (t *transaction) fillInput(now int64) *decideInput {
+func (t *transaction) fillInput(now int64) {
 	s, e := t.store, t.entry
 	k := &e.known
 	t.in = decideInput{
@@ -80,16 +80,15 @@ func (t *transaction) fillInput(now int64) *decideInput {
 	if k.minFence != 0 {
 		t.in.minFence = k.minFence + rand.Uint64N(fenceBits)
 	}
-	return &t.in
 }
 
-// noteDecision notes what was decided, and finds out whether it is to be stored.
-func (t *transaction) noteDecision(update recordUpdate) {
-	t.update = update
-	t.entry.unstored.count = update.unstored
-	if !update.write {
-		t.update.write = t.batch.flushing && update.unstored > 0 || t.mustStoreRefusals()
-	}
+// decideTurns decides on what is known of the record, and finds out whether that is to be stored.
+func (t *transaction) decideTurns(now int64) {
+	u := &t.update
+	t.fillInput(now)
+	decide(&t.in, &t.buffers, u)
+	t.entry.unstored.count = u.unstored
+	u.write = u.write || t.batch.flushing && u.unstored > 0 || t.mustStoreRefusals()
 }
 
 // fenceBits is where the random part of a fencing token ends; a backend's numbers are twice as far apart.
@@ -152,7 +151,7 @@ func (t *transaction) buildChange() error {
 	if err := k.decodeState(); err != nil {
 		return err
 	}
-	t.noteDecision(decide(t.fillInput(u.now), &t.buffers))
+	t.decideTurns(u.now)
 	return t.buildChange()
 }
 

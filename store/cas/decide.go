@@ -104,15 +104,15 @@ type decider struct {
 	waits    bool   // it goes on waiting at this name
 }
 
-// decide serves a queue on what is known of a record, and returns what is to become of that. It has no other
+// decide serves a queue on what is known of a record, and puts out what is to become of that. It has no other
 // effect than on the state and the buffers.
-func decide(in *decideInput, buffers *decideBuffers) (out recordUpdate) {
-	d := decider{in: in, out: &out, buffers: buffers}
+func decide(in *decideInput, buffers *decideBuffers, out *recordUpdate) {
+	*out = recordUpdate{}
+	d := decider{in: in, out: out, buffers: buffers}
 	d.beginDecision()
 	// There is room for all: a record that is too large is refused later, see buildChange.
 	out.state = control.Serve(time.Unix(0, out.now), in.kind, out.state, buffers.queue)
 	d.endDecision()
-	return out
 }
 
 // beginDecision does what comes before the queue is served.

@@ -69,7 +69,7 @@ func runDecideCases(t *testing.T, cases []decideCase) {
 	for _, c := range cases {
 		in := c.input(t)
 		// The buffers of one decision must not show in the next.
-		u := decide(in, buffers)
+		u := decided(in, buffers)
 		if got := tellUpdate(in, &u); got != c.want {
 			t.Errorf("%s:\n got  %s\n want %s", c.name, got, c.want)
 		}
@@ -313,7 +313,7 @@ func TestDecideChangesNothingThatGoesIn(t *testing.T) {
 		commands = append(commands, *in.turns[i].Command)
 	}
 	buffers := &decideBuffers{}
-	u := decide(in, buffers)
+	u := decided(in, buffers)
 	first := tellUpdate(in, &u)
 	in.state, again.state = nil, nil   // the one thing that is the update's
 	if !reflect.DeepEqual(in, again) { //nolint:govet // no turn has an error yet
@@ -326,7 +326,7 @@ func TestDecideChangesNothingThatGoesIn(t *testing.T) {
 	}
 	for range 3 {
 		in = c.input(t)
-		u = decide(in, buffers)
+		u = decided(in, buffers)
 		if got := tellUpdate(in, &u); got != first {
 			t.Errorf("decided again\n%s, want\n%s", got, first)
 		}
@@ -354,9 +354,15 @@ func TestRoomAfter(t *testing.T) {
 	} {
 		c.kind, c.now = gatehouse.FixedWindow, time.Second
 		in := c.input(t)
-		u := decide(in, &decideBuffers{})
+		u := decided(in, &decideBuffers{})
 		if after, is := u.roomAfter(in.turns); after != c.after || is != c.is {
 			t.Errorf("%s: room after %s, %t, want %s, %t", c.name, after, is, c.after, c.is)
 		}
 	}
+}
+
+// decided is what becomes of a record.
+func decided(in *decideInput, buffers *decideBuffers) (u recordUpdate) {
+	decide(in, buffers, &u)
+	return u
 }

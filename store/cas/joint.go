@@ -136,7 +136,9 @@ func (t *jointTransaction) release() {
 		clear(p.buffers.queue)
 		clear(p.buffers.decisions)
 		clear(p.turns)
-		*p = jointPart{buffers: p.buffers, turns: p.turns, withheld: p.withheld}
+		// The next decision writes over all else, which would take longer to clear than to make.
+		p.Part, p.entry, p.line, p.undo, p.undos[0] = nil, nil, takenLine{}, undo{}, nil
+		p.served, p.waits, p.recordFull = control.Part{}, false, false
 	}
 	clear(t.calls)
 	clear(t.riders)

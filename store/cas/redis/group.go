@@ -171,8 +171,8 @@ func (l *lane) finishCalls(requests []*scriptCall) {
 			r.answered <- struct{}{}
 		// A call whose time is up has been answered by the timer: only one of the two wins.
 		case r.state.CompareAndSwap(callSent, callOver):
-			if r.several {
-				r.callback(cas.Reply{}, nil)
+			if r.change == nil {
+				r.callback(cas.Reply{}, nil) // which reads the answer
 				continue
 			}
 			answered, key, change, deadline := r.callback, r.key, r.change, r.deadline

@@ -50,7 +50,7 @@ type scriptCall struct {
 	arguments []string // of the script for this key
 	size      int      // about how many bytes it and its answer are
 	change    *cas.RecordChange
-	several   bool // it is not of one change, and its callback reads the answer
+	together  *togetherCall // room for what it has besides if it is of several, so that change is nil
 
 	deadline time.Time
 	state    atomic.Int32

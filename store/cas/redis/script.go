@@ -202,12 +202,18 @@ func (l *link) takeOutcome(r *scriptCall) (reply cas.Reply, err error) {
 	default:
 		err = l.callError(err)
 	}
-	// Nothing of the caller's is kept in the pool.
+	l.backend.recycle(r)
+	return reply, err
+}
+
+// recycle keeps a request for another call. Nothing of the caller's is kept.
+func (b *Backend) recycle(r *scriptCall) {
 	clear(r.arguments)
+	clear(r.more)
+	r.more = r.more[:0]
 	r.answer, r.err, r.made = rueidis.RedisMessage{}, nil, false
 	r.script, r.key, r.change, r.callback = nil, "", nil, nil
-	l.backend.calls.Put(r)
-	return reply, err
+	b.calls.Put(r)
 }
 
 // readAnswer understands an answer of the script.

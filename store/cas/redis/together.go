@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/gatehousehq/gatehouse"
@@ -39,26 +40,60 @@ func (b *Backend) StartTogether(
 ) {
 	l := b.link.Load()
 	// Without a connection it has to wait for one, and in a cluster it may take several steps.
-	slowly := func() { answered(b.SwapTogether(ctx, keys, changes)) }
 	if l == nil || l.single.Load() {
-		go slowly()
+		go func() { answered(b.SwapTogether(ctx, keys, changes)) }()
 		return
 	}
 	r := b.jointCall(keys, changes)
-	r.callback = func(_ cas.Reply, err error) {
-		var replies []cas.Reply
-		if err == nil {
-			replies, err = l.takeOutcomes(r, changes)
-		}
-		if isUnsettled(err) {
-			go slowly() // which settles it first
-			return
-		}
-		answered(replies, err)
+	if r.together == nil {
+		r.together = new(togetherCall)
+		r.together.callback = r.answerTogether
 	}
+	c := r.together
+	c.link, c.ctx, c.keys, c.changes, c.answered = l, ctx, keys, changes, answered
+	r.callback = c.callback
 	if !l.laneFor(r.key).addCall(ctx, r) {
 		answered(nil, errQueueFull)
 	}
+}
+
+// A togetherCall is what a request of several changes has besides, if its caller does not wait.
+type togetherCall struct {
+	link     *link
+	ctx      context.Context
+	keys     []gatehouse.Key
+	changes  []cas.RecordChange
+	answered func([]cas.Reply, error)
+	replies  []cas.Reply            // room for what it is called with
+	callback func(cas.Reply, error) // answerTogether, bound once
+}
+
+// answerTogether is the callback of a request of several changes.
+func (r *scriptCall) answerTogether(_ cas.Reply, err error) {
+	c := *r.together
+	if err != nil {
+		c.answered(nil, err) // the request may still be under way, so that it is not used again
+		return
+	}
+	replies := slices.Grow(c.replies[:0], len(c.changes))[:len(c.changes)]
+	err = c.link.takeOutcomes(r, c.changes, replies)
+	if isUnsettled(err) {
+		go c.answerSlowly()
+		return
+	}
+	if err != nil {
+		c.answered(nil, err)
+	} else {
+		c.answered(replies, nil)
+	}
+	clear(replies)
+	*r.together = togetherCall{replies: replies, callback: c.callback}
+	c.link.backend.recycle(r)
+}
+
+// answerSlowly makes the changes by a goroutine that waits.
+func (c *togetherCall) answerSlowly() {
+	c.answered(c.link.backend.SwapTogether(c.ctx, c.keys, c.changes))
 }
 
 // trySwap swaps records, unless one is to be settled first.
@@ -69,18 +104,22 @@ func (l *link) trySwap(
 	if s := l.newSpread(append([]string{r.key}, r.more...), changes); s != nil {
 		return s.swap(ctx)
 	}
-	r.answered = make(chan struct{}, 1)
 	if err := l.laneFor(r.key).doCall(ctx, r); err != nil {
 		return nil, err
 	}
-	return l.takeOutcomes(r, changes)
+	replies := make([]cas.Reply, len(changes))
+	if err := l.takeOutcomes(r, changes, replies); err != nil {
+		return nil, err
+	}
+	l.backend.recycle(r)
+	return replies, nil
 }
 
 // jointCall makes the request of several changes.
 func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *scriptCall {
-	r := &scriptCall{script: b.together, several: true}
-	r.more = make([]string, 0, len(keys)-1)
-	r.arguments = append(make([]string, 0, 1+recordArguments*len(keys)), strconv.Itoa(len(keys)))
+	r := b.calls.Get().(*scriptCall)
+	r.script, r.size = b.together, 0
+	r.arguments = append(r.arguments[:0], strconv.Itoa(len(keys)))
 	// Changes that only replace records need fewer arguments.
 	plain := true
 	for i := range changes {
@@ -106,42 +145,41 @@ func (b *Backend) jointCall(keys []gatehouse.Key, changes []cas.RecordChange) *s
 	return r
 }
 
-// takeOutcomes is what came of a request for several records.
-func (l *link) takeOutcomes(r *scriptCall, changes []cas.RecordChange) ([]cas.Reply, error) {
+// takeOutcomes puts what came of a request for several records into replies.
+func (l *link) takeOutcomes(r *scriptCall, changes []cas.RecordChange, replies []cas.Reply) error {
 	err := r.err
 	if err == nil {
 		err = r.answer.Error()
 	}
 	if err != nil {
-		return nil, l.callError(err)
+		return l.callError(err)
 	}
-	replies := make([]cas.Reply, len(changes))
 	// One answer for all says that all are as they were, or were replaced.
 	if r.made || r.answer.IsInt64() {
 		for i := range changes {
 			replies[i] = madeReply(r.now, &changes[i])
 		}
-		return replies, nil
+		return nil
 	}
 	answers, err := r.answer.ToArray()
 	if err == nil && len(answers) != len(changes) {
 		err = errAnswer
 	}
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// They are replaced all or not at all.
 	for i := range changes {
 		replies[i], err = readReply(&answers[i], r.now, &changes[i])
 		if err != nil {
-			return nil, keyed(append([]string{r.key}, r.more...)[i], err)
+			return keyed(append([]string{r.key}, r.more...)[i], err)
 		}
 		// What was not replaced, because of others, is still the one that was read.
 		if replies[i].Swapped {
 			replies[i].Version = changes[i].If
 		}
 	}
-	return replies, nil
+	return nil
 }
 
 // callError says of the error of a call whether it can have changed anything.
