@@ -70,7 +70,10 @@ func (r *formReader) readID(cmd *gatehouse.Command) {
 	}
 	// A 0 would mean no hold at all to the command.
 	number, ok := parse(string(text))
-	if !ok || number == 0 {
+	switch {
+	case len(text) == 0:
+		r.failParameter("%s is missing, want that of %s, as a list has it", names[parameter], what)
+	case !ok || number == 0:
 		r.failParameter("%s is %s, want the id of %s, as a list has it", names[parameter], Quote(text), what)
 	}
 	cmd.Fence = number

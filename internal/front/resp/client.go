@@ -61,7 +61,14 @@ func (s *session) answerClient(args [][]byte) {
 	}
 }
 
+// unknownSubcommand answers a subcommand that a command does not have. Behind its error stands that HELP says
+// which it has, so that every such command has that one.
 func (s *session) unknownSubcommand(args [][]byte) {
+	if c := findCommand(s.server.commands, args[0]); upperWord(args[1]) == "HELP" && len(args) == 2 {
+		s.loop.reply.writeArray(1)
+		s.loop.reply.writeSimple(c.name + " " + c.syntax)
+		return
+	}
 	s.loop.reply.writeError("ERR", fmt.Sprintf("unknown subcommand '%.*s'. Try %s HELP.",
 		longestQuote, args[1], upperWord(args[0])))
 }

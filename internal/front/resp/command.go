@@ -270,7 +270,7 @@ func (s *session) readRequest(c *nativeCall, op gatehouse.Op, args [][]byte) err
 	c.Key, c.details, c.progress = gatehouse.Key{}, false, false
 	kind, name, ok := bytes.Cut(args[1], []byte{'/'})
 	if !ok {
-		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s is at %s, want kind/name, such as gcra/user:1",
+		return gatehouse.Errorf(gatehouse.CodeInvalid, "%s has %s, want kind/name, such as gcra/user:1",
 			op, params.Quote(args[1]))
 	}
 	parsed, err := parseKind(kind)
@@ -328,8 +328,11 @@ func parseKind(name []byte) (gatehouse.Kind, error) {
 	if !ok {
 		kind, ok = gatehouse.ParseKind(strings.ToLower(string(name)))
 	}
-	// A grant has commands of its own.
-	if !ok || kind == gatehouse.Grant {
+	if kind == gatehouse.Grant && ok {
+		return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "grants have GH.GRANT, and GH.PEEK, "+
+			"RENEW, TOPUP, SETTLE and RELEASE with grant/id, and no other command")
+	}
+	if !ok {
 		return 0, gatehouse.Errorf(gatehouse.CodeInvalid, "kind %s is unknown, want one such as gcra or lock",
 			params.Quote(name))
 	}

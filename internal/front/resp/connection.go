@@ -59,7 +59,7 @@ func (s *session) answerQuit([][]byte) {
 func (s *session) answerReset([][]byte) {
 	// There are no transactions, subscriptions or tracking to end, as there are in Redis.
 	s.setProtocol(false)
-	s.changeIdentity(func(who *identity) { who.name, who.user = "", "" })
+	s.changeIdentity(func(who *identity) { who.name = "" })
 	s.admitUser()
 	s.loop.reply.writeSimple("RESET")
 }

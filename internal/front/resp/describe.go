@@ -47,9 +47,6 @@ func (s *session) answerCommand(args [][]byte) {
 		s.commandInfo(s.askedCommands(args[min(2, len(args)):]))
 	case sub == "DOCS":
 		s.commandDocs(s.askedCommands(args[2:]))
-	case sub == "HELP" && len(args) == 2:
-		r.writeArray(1)
-		r.writeText("COMMAND [COUNT | LIST | INFO [name ...] | DOCS [name ...]]")
 	default:
 		s.unknownSubcommand(args)
 	}

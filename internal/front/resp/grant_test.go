@@ -221,7 +221,7 @@ func TestBadGrantCommands(t *testing.T) {
 		"GH.GRANT WANT gcra/a SIZE":          `parameter "SIZE" has no value`,
 		"GH.GRANT WANT gcra":                 `want is "gcra", want kind/name`,
 		"GH.GRANT WANT bucket/a":             `kind "bucket" is unknown`,
-		"GH.GRANT WANT grant/a":              `kind "grant" is unknown`,
+		"GH.GRANT WANT grant/a":              `grants have GH.GRANT, and GH.PEEK`,
 		"GH.GRANT WANT counter/a":            "counter/a: counter cannot be part of a grant",
 		"GH.GRANT WANT gcra/":                "name has 0 bytes",
 		"GH.GRANT WANT gcra/a WANT gcra/a":   "gcra/a twice",
@@ -260,12 +260,12 @@ func TestBadGrantCommands(t *testing.T) {
 		"GH.SETTLE gcra/a gcra/b 1":             `parameter "gcra/b" is unknown`,
 		"GH.SETTLE gcra/a SIZE 1":               "gcra has no operation settle",
 		"GH.TOPUP grant/a gcra/a 0":             `cost is "0", want a whole number from 1`,
-		"GH.STATS grant/a":                      `kind "grant" is unknown`,
-		"GH.DELETE grant/a":                     `kind "grant" is unknown`,
-		"GH.ACQUIRE grant/a":                    `kind "grant" is unknown`,
-		"GH.CHARGE grant/a COST 5":              `kind "grant" is unknown`,
-		"GH.LIST grant":                         `kind "grant" is unknown`,
-		"GH.DELETEPREFIX grant a CONFIRM grant": `kind "grant" is unknown`,
+		"GH.STATS grant/a":                      `grants have GH.GRANT, and GH.PEEK`,
+		"GH.DELETE grant/a":                     `grants have GH.GRANT, and GH.PEEK`,
+		"GH.ACQUIRE grant/a":                    `grants have GH.GRANT, and GH.PEEK`,
+		"GH.CHARGE grant/a COST 5":              `grants have GH.GRANT, and GH.PEEK`,
+		"GH.LIST grant":                         `grants have GH.GRANT, and GH.PEEK`,
+		"GH.DELETEPREFIX grant a CONFIRM grant": `grants have GH.GRANT, and GH.PEEK`,
 	} {
 		if strings.Contains(command, "%d") {
 			command = fmt.Sprintf(command, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16)

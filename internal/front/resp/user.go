@@ -87,7 +87,7 @@ func (s *session) admitUser() {
 	if s.account() != nil && !s.account().proved {
 		l.sent = s.account().sent
 	}
-	s.setAccount(l)
+	s.setAccount(l, user)
 }
 
 // account is who the connection is, nil if rights are off. Only the event loop writes who, so that it may
@@ -99,8 +99,14 @@ func (s *session) account() *sessionLogin {
 	return s.who.account
 }
 
-func (s *session) setAccount(l *sessionLogin) {
-	s.changeIdentity(func(who *identity) { who.account = l })
+// setAccount makes the connection that of a login, whose user is nil if it is not known.
+func (s *session) setAccount(l *sessionLogin, user *access.User) {
+	s.changeIdentity(func(who *identity) {
+		who.account, who.user = l, ""
+		if user != nil {
+			who.user = user.Name
+		}
+	})
 }
 
 // endLogin ends the counting of the connection for its user.
@@ -218,14 +224,13 @@ func (s *session) logIn(l *sessionLogin) bool {
 		return false
 	}
 	l.counted = s.account().counted
-	s.setAccount(l)
+	s.setAccount(l, user)
 	s.loop.sender = user
 	if err := s.account().counted.Set(user); err != nil {
 		s.answerRefused(err)
 		s.last = true
 		return false
 	}
-	s.changeIdentity(func(who *identity) { who.user = user.Name })
 	return true
 }
 

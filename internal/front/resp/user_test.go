@@ -93,6 +93,21 @@ func TestCertificateThatIsGone(t *testing.T) {
 	c.over()
 }
 
+// TestUserInClientInfo has CLIENT INFO name the user, whether that is known by a token or by a certificate.
+func TestUserInClientInfo(t *testing.T) {
+	users := access.NewUsers(accesstest.Policy(t, "certificates: ['CN=me'], may: []"), time.Now)
+	d := openTLS(t, Config{Users: users, ReadTimeout: time.Hour})
+	token, certificate := d.dialTLS(t, 0), d.dialTLS(t, 0, d.ca.Issue("me", time.Hour))
+	token.want("AUTH secret", "OK")
+	certificate.want("CLIENT SETNAME x", "OK")
+	certificate.want("RESET", "RESET")
+	for name, c := range map[string]*client{"token": token, "certificate": certificate} {
+		if got := c.ask("CLIENT INFO"); !strings.Contains(got, " name= flags=N db=0 user=ci ") {
+			t.Errorf("CLIENT INFO of a connection with a %s = %s, want user=ci", name, got)
+		}
+	}
+}
+
 // TestDeniedAtTheInstantOfGrant takes the right away from a command while it is granted. Whoever is told that
 // it may not has nothing.
 func TestDeniedAtTheInstantOfGrant(t *testing.T) {
