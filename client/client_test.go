@@ -240,6 +240,10 @@ func TestUnsaid(t *testing.T) {
 		cmd gatehouse.Command
 	}{
 		{key(gatehouse.TokenBucket), gatehouse.Command{Op: gatehouse.OpAcquire, Cost: 1, Rule: rule}},
+		{key(gatehouse.GCRA), gatehouse.Command{
+			Op: gatehouse.OpReserve, Cost: 1, Rule: gatehouse.Rule{Size: 1, Interval: time.Second},
+			MaxDelay: time.Second,
+		}},
 		{key(gatehouse.Counter), gatehouse.Command{Op: gatehouse.OpUndo}},
 		{key(gatehouse.Counter), gatehouse.Command{Op: gatehouse.OpCount, Keep: time.Hour}},
 		{gatehouse.Key{Kind: gatehouse.Grant, Name: "g"}, gatehouse.Command{Op: gatehouse.OpPeek}},

@@ -200,8 +200,8 @@ func (h *Hold) giveBack(err error) {
 }
 
 // Release gives the hold back. A hold that is lost already, or turns out to be, gets an error that wraps
-// [ErrLost]; one whose server does not answer an error of code [gatehouse.CodeUnavailable] within the term
-// and five seconds, and ends by itself. A second Release returns what the first did.
+// [ErrLost]. One whose server does not answer within the term, and within five seconds, gets an error of code
+// [gatehouse.CodeUnavailable], and ends by itself. A second Release returns what the first did.
 func (h *Hold) Release() error { return h.releaseOnce(nil) }
 
 func (h *Hold) releaseOnce(costs []gatehouse.MemberCost) error {

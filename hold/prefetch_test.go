@@ -272,19 +272,31 @@ func TestReportedWhileItFetches(t *testing.T) {
 
 // More than the limit never passes, however much the handle would fetch at once.
 func TestPrefetchAboveTheLimit(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		key := gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "api"}
-		l := hold.Limiter(newGate(), key, gatehouse.Rule{Size: 10, Interval: time.Hour})
-		l.Prefetch = 100
-		if ok, err := l.AllowN(t.Context(), 50); ok || gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
-			t.Errorf("50 of 10 are allowed: %t, %v, want an error of code invalid", ok, err)
-		}
-		synctest.Wait()
-		if ok, err := l.AllowN(t.Context(), 10); !ok || err != nil {
-			t.Errorf("10 of 10 are allowed: %t, %v, want true", ok, err)
-		}
-		l.Close()
-	})
+	for _, rule := range []gatehouse.Rule{
+		{Size: 10, Interval: time.Hour},
+		{Limits: gatehouse.NewLimitList(gatehouse.Limit{Size: 10, Interval: time.Hour})},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g, key := newGate(), gatehouse.Key{Kind: gatehouse.FixedWindow, Name: "api"}
+			l := hold.Limiter(g, key, rule)
+			l.Prefetch = 100
+			if ok, err := l.AllowN(t.Context(), 50); ok || gatehouse.CodeOf(err) != gatehouse.CodeInvalid {
+				t.Errorf("50 of 10 are allowed: %t, %v, want an error of code invalid", ok, err)
+			}
+			synctest.Wait()
+			if ok, err := l.AllowN(t.Context(), 2); !ok || err != nil {
+				t.Errorf("2 of 10 are allowed: %t, %v, want true", ok, err)
+			}
+			peek := gatehouse.Command{Op: gatehouse.OpPeek, Rule: gatehouse.Rule{Size: gatehouse.InForce}}
+			if d, err := g.Do(t.Context(), key, peek); err != nil || d.Remaining != 0 {
+				t.Errorf("%d are left, %v, want all of them fetched", d.Remaining, err)
+			}
+			if ok, err := l.AllowN(t.Context(), 8); !ok || err != nil {
+				t.Errorf("the other 8 are allowed: %t, %v, want true", ok, err)
+			}
+			l.Close()
+		})
+	}
 }
 
 // Kinds that forget bit by bit, and limits of the calendar, are asked each time.
