@@ -175,7 +175,9 @@ func (g *gcraMeter) clone() limitMeter {
 
 func (g *gcraMeter) codeFields(c *stateCodec) {
 	g.meterRate.codeFields(c)
-	g.setStep()
+	if c.reading {
+		g.setStep() // not while it is written, as others may read it then
+	}
 	c.codeSize(&g.burst)
 	c.codeInstant(&g.tat)
 	if c.version > 1 {
