@@ -65,8 +65,14 @@ func TestStart(t *testing.T) {
 	}
 	check("connected", well)
 	server.Freeze()
-	late := func(err error) bool { return !errors.Is(err, context.DeadlineExceeded) }
-	if unknown := check("frozen", late); unknown == 0 || unknown > 512 {
+	replaced := false
+	late := func(err error) bool {
+		// On a busy machine the connection may be silent for so long that it is given up before.
+		lost := errors.Is(err, cas.ErrNotSent) && !errors.Is(err, context.DeadlineExceeded)
+		replaced = replaced || lost
+		return !lost && !errors.Is(err, context.DeadlineExceeded)
+	}
+	if unknown := check("frozen", late); unknown == 0 && !replaced || unknown > 512 {
 		t.Errorf("frozen: %d changes may have been made, want some, those that were sent", unknown)
 	}
 	if unknown := check("frozen for longer", func(err error) bool { return err == nil }); unknown > 4 {
