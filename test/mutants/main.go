@@ -23,7 +23,11 @@ const maxUnfound = 1
 func main() {
 	seeds := flag.String("seeds", "40", "how many seeds are played with each bug")
 	only := flag.String("only", "", "the beginning of the names of those that are tried; empty is all")
+	short := flag.Bool("short", false, "run the tests with -short, and so fewer seeds, as ./test.sh does")
 	flag.Parse()
+	if *short {
+		*seeds = ""
+	}
 	if err := runMutants(context.Background(), *seeds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "bugs:", err)
 		os.Exit(1)
@@ -145,14 +149,17 @@ func copyTree(ctx context.Context, to string) error {
 type tester struct {
 	ctx   context.Context
 	tree  string
-	seeds string
+	seeds string // as many as -short plays if it is empty
 }
 
 // runTool runs something in the copy.
 func (t tester) runTool(name string, args ...string) (out string, ok bool) {
 	command := exec.CommandContext(t.ctx, name, args...) // git or go
 	command.Dir = t.tree
-	command.Env = append(os.Environ(), "SIM_SEEDS="+t.seeds)
+	command.Env = os.Environ()
+	if t.seeds != "" {
+		command.Env = append(command.Env, "SIM_SEEDS="+t.seeds)
+	}
 	text, err := command.CombinedOutput()
 	return string(text), err == nil
 }
@@ -160,7 +167,11 @@ func (t tester) runTool(name string, args ...string) (out string, ok bool) {
 // runTests reports whether tests pass. The limit is for bugs that make something hang.
 func (t tester) runTests(args ...string) (out string, ok bool) {
 	const limit = "5m"
-	return t.runTool("go", append([]string{"test", "-count=1", "-failfast", "-timeout", limit}, args...)...)
+	flags := []string{"test", "-count=1", "-failfast", "-timeout", limit}
+	if t.seeds == "" {
+		flags = append(flags, "-short")
+	}
+	return t.runTool("go", append(flags, args...)...)
 }
 
 // plantMutant plants a bug, looks whether it is found, and takes it out.
