@@ -207,10 +207,14 @@ func (r *replyWriter) writeGCRATimes(v *rateResult) {
 	if v.retry == gatehouse.Forever {
 		r.writeDouble(-1)
 	} else {
-		r.writeDouble(v.retry.Seconds())
+		r.writeSeconds(v.retry)
 	}
-	r.writeDouble(v.reset.Seconds())
+	r.writeSeconds(v.reset)
 }
+
+// writeSeconds answers a length of time in seconds. [time.Duration.Seconds] adds two parts, which has a digit
+// too many in it now and then: 2.7748692139999998 for 2.774869214.
+func (r *replyWriter) writeSeconds(d time.Duration) { r.writeDouble(float64(d) / float64(time.Second)) }
 
 // readTokens reads [TOKENS count].
 func (s *session) readTokens(options [][]byte) (n int64, ok bool) {
