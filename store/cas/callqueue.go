@@ -28,7 +28,7 @@ type queuedCall struct {
 //
 //	idle ── the first call leads ──► busy ── others come ──► busy, some wait
 //	 ▲                                │                          │
-//	 └────── it ends, none waits ─────┘        it ends: the next batch begins, led by its first
+//	 └────── it ends, none waits ─────┘        it ends: the next one takes those who wait by then
 type callQueue struct {
 	mu      sync.Mutex
 	busy    bool // a transaction is under way
@@ -63,7 +63,16 @@ func (q *callQueue) tryBegin() bool {
 	return began
 }
 
-// takeBatch ends a transaction, and adds the calls of the next one to room. It is over if there are none.
+// endIfIdle ends a transaction, and returns how many wait for the next one, which is to take them.
+func (q *callQueue) endIfIdle() (waiting int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.busy = len(q.waiting) > 0
+	return len(q.waiting)
+}
+
+// takeBatch adds the calls of the next transaction to room: all that have come until it begins. It ends if
+// no call waits any more.
 func (q *callQueue) takeBatch(room []queuedCall) (batch []queuedCall) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

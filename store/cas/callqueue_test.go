@@ -43,6 +43,21 @@ func TestBatches(t *testing.T) {
 	}
 }
 
+// A transaction that ends leaves its queue to the next one, with those who come until that begins, or idle.
+func TestEndIfIdle(t *testing.T) {
+	q := queueOf(t, callsOf(1))
+	if n := q.endIfIdle(); n != 1 || !q.busy {
+		t.Errorf("%d wait, busy %t, want 1 for the next transaction", n, q.busy)
+	}
+	q.beginOrJoin(callsOf(1)[0])
+	if got := q.takeBatch(nil); len(got) != 2 {
+		t.Errorf("the next transaction takes %d calls, want that which came since as well", len(got))
+	}
+	if n := q.endIfIdle(); n != 0 || q.busy {
+		t.Errorf("%d wait, busy %t, want an idle queue", n, q.busy)
+	}
+}
+
 // When the store is away all who wait are answered, and the next call leads.
 func TestTakeAll(t *testing.T) {
 	q := queueOf(t, callsOf(maxTurns, maxTurns, 1))

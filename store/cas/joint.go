@@ -136,9 +136,9 @@ func (t *jointTransaction) release() {
 		clear(p.buffers.queue)
 		clear(p.buffers.decisions)
 		clear(p.turns)
-		// The next decision writes over all else, which would take longer to clear than to make.
 		p.Part, p.entry, p.line, p.undo, p.undos[0] = nil, nil, takenLine{}, undo{}, nil
 		p.served, p.waits, p.recordFull = control.Part{}, false, false
+		p.update = recordUpdate{} // one that fails before it decides has none
 	}
 	clear(t.calls)
 	clear(t.riders)
@@ -301,8 +301,11 @@ func (t *jointTransaction) fail() {
 // postpone has a change that may wait go on waiting, when it has only met conflicts and so has changed
 // nothing. It reports whether that is so.
 func (t *jointTransaction) postpone(err error) bool {
+	if !isConflict(err) || len(t.unresolved) > 0 {
+		return false
+	}
 	now, known := t.store.clock.storeTime()
-	if !isConflict(err) || len(t.unresolved) > 0 || !known {
+	if !known {
 		return false
 	}
 	may := func(p jointPart) bool { return mayPostpone(p.turns[0]) }

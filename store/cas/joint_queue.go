@@ -71,9 +71,9 @@ func (t *jointTransaction) leaveQueues(led int, away error) (next []func()) {
 			next = append(next, func() { s.failWaiting(e, waiting, away) })
 			continue
 		}
-		if batch := e.calls.takeBatch(nil); len(batch) > 0 {
+		if e.calls.endIfIdle() > 0 {
 			// Of several queues each goes on by itself.
-			next = append(next, func() { go s.startTransaction(e, s.newTransaction(batch...)) })
+			next = append(next, func() { go s.startNext(e, s.newTransaction()) })
 		}
 	}
 	return next

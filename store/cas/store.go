@@ -236,19 +236,28 @@ func (s *Store) finishTransaction(t *transaction, err error) {
 		return
 	}
 	// Before the callers are told: one may come back with its next call from within.
-	t.room = e.calls.takeBatch(t.room)
-	n := len(t.room)
+	n := e.calls.endIfIdle()
 	notifyCallers(t.batch.calls)
 	t.reset()
 	switch {
 	case n == 0:
 		s.transactions.Put(t)
 	case isQuick(n, len(e.known.record.encodedState)):
-		s.startTransaction(e, t)
+		s.startNext(e, t)
 	default:
 		// Not before others have their answers, which are under way here.
-		go s.startTransaction(e, t)
+		go s.startNext(e, t)
 	}
+}
+
+// startNext serves all who wait at a name by now.
+func (s *Store) startNext(e *entry, t *transaction) {
+	t.batch.calls = e.calls.takeBatch(t.batch.calls)
+	if len(t.batch.calls) == 0 {
+		s.transactions.Put(t) // those who waited have left
+		return
+	}
+	s.startTransaction(e, t)
 }
 
 // notifyCallers tells callers that they were served.

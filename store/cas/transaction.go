@@ -30,7 +30,6 @@ type transaction struct {
 
 	entry  *entry
 	batch  callBatch
-	room   []queuedCall // for the calls of the next one
 	line   takenLine
 	budget context.Context // ends when its time is up
 
@@ -113,10 +112,13 @@ func (s *Store) recordOutcome(t *transaction, err error) (away error) {
 // postponeWaiters has those go on waiting who may wait, when a transaction has only met conflicts and so
 // has changed nothing. It reports whether that is so.
 func (t *transaction) postponeWaiters(err error) bool {
-	now, known := t.store.clock.storeTime()
 	// Only conflicts: a change of unknown outcome may have granted something, and then a waiter must not go
 	// on as if refused.
-	if !errors.Is(err, ErrConflict) || len(t.unresolved) > 0 || !known {
+	if !errors.Is(err, ErrConflict) || len(t.unresolved) > 0 {
+		return false
+	}
+	now, known := t.store.clock.storeTime()
+	if !known {
 		return false
 	}
 	t.update.decisions = t.batch.postponeWaiters(now)
@@ -159,22 +161,20 @@ func (s *Store) failCalls(key gatehouse.Key, calls []queuedCall, err error) {
 
 // release gives the transaction back.
 func (t *transaction) release() {
-	t.room = t.room[:0]
 	t.reset()
 	t.store.transactions.Put(t)
 }
 
-// reset lets go of what belongs to the callers. Those in the room come next.
+// reset lets go of what belongs to the callers.
 func (t *transaction) reset() {
 	clear(t.batch.calls)
 	clear(t.batch.turns)
 	clear(t.buffers.queue)
 	clear(t.buffers.decisions)
-	*t = transaction{
-		store: t.store, replyCallback: t.replyCallback,
-		batch: callBatch{calls: t.room, turns: t.batch.turns[:0]}, room: t.batch.calls[:0],
-		buffers: t.buffers,
-	}
+	t.batch = callBatch{calls: t.batch.calls[:0], turns: t.batch.turns[:0]}
+	t.entry, t.line, t.budget, t.claim, t.unresolved = nil, takenLine{}, nil, claimState{}, nil
+	t.recordFull, t.fresh, t.replied, t.unanswered = false, false, false, false
+	t.update = recordUpdate{} // one that fails before it decides has none
 }
 
 // budgets hands out the time that a transaction may take. Making a context for each costs a third of what a
