@@ -133,8 +133,7 @@ func (t *jointTransaction) makeRoom() {
 func (t *jointTransaction) release() {
 	for i := range t.parts {
 		p := &t.parts[i]
-		clear(p.buffers.queue)
-		clear(p.buffers.decisions)
+		p.buffers.clear()
 		clear(p.turns)
 		p.Part, p.entry, p.line, p.undo, p.undos[0] = nil, nil, takenLine{}, undo{}, nil
 		p.served, p.waits, p.recordFull = control.Part{}, false, false

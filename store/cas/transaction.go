@@ -169,12 +169,18 @@ func (t *transaction) release() {
 func (t *transaction) reset() {
 	clear(t.batch.calls)
 	clear(t.batch.turns)
-	clear(t.buffers.queue)
-	clear(t.buffers.decisions)
+	t.buffers.clear()
 	t.batch = callBatch{calls: t.batch.calls[:0], turns: t.batch.turns[:0]}
 	t.entry, t.line, t.budget, t.claim, t.unresolved = nil, takenLine{}, nil, claimState{}, nil
 	t.recordFull, t.fresh, t.replied, t.unanswered = false, false, false, false
 	t.update = recordUpdate{} // one that fails before it decides has none
+}
+
+// clear lets go of what the last decision was about. A transaction that decides nothing has nothing to clear.
+func (b *decideBuffers) clear() {
+	clear(b.queue)
+	clear(b.decisions)
+	b.queue, b.decisions = b.queue[:0], b.decisions[:0]
 }
 
 // budgets hands out the time that a transaction may take. Making a context for each costs a third of what a
