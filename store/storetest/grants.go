@@ -65,7 +65,7 @@ const (
 	// an answer before the next group begins: each of those may have taken effect, and have been undone, at
 	// any time, so that the search takes about twice as long for each.
 	perGroup           = 90
-	unansweredPerGroup = 14
+	unansweredPerGroup = 10
 
 	lasts = 24 * time.Hour // longer than any call
 )

@@ -135,11 +135,15 @@ func LinearGrants(calls []*GrantCall, longest time.Duration) error {
 	// As in Linear: open calls may be ordered behind the mark of the end.
 	list = append(list, openGrantCall(grantModelCall{end: true}, last+1))
 	model := boundedModel(grantsModel(names, waits))
-	if result := porcupine.CheckOperationsTimeout(model, list, longest); result != porcupine.Ok {
-		return fmt.Errorf("%s: no order of %d calls on %d names explains their answers:\n%s%s",
-			result, len(calls), len(names), listGrantCalls(calls), explainMost(model, list, longest))
+	switch porcupine.CheckOperationsTimeout(model, list, longest) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Unknown:
+		return fmt.Errorf("%s is too short to try all orders of %d calls on %d names, on this machine now:\n%s",
+			longest, len(calls), len(names), listGrantCalls(calls))
 	}
-	return nil
+	return fmt.Errorf("no order of %d calls on %d names explains their answers:\n%s%s",
+		len(calls), len(names), listGrantCalls(calls), explainMost(model, list, longest))
 }
 
 // openGrantCall is a call that has begun and has no answer.
