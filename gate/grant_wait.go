@@ -225,7 +225,9 @@ func (r *GrantRequest) noteAnswers() {
 		p := &r.places[i]
 		turn := &r.parts.Parts[p.part].Turn
 		d := &turn.Decision
-		p.refused, p.blockedByEarlier = d.Outcome != gatehouse.Granted, turn.Ahead > 0
+		p.refused = d.Outcome != gatehouse.Granted
+		// One that was postponed is looked at soon, whoever stands in front.
+		p.blockedByEarlier = turn.Ahead > 0 && !turn.Postponed
 		p.retry, p.nothingLeft = d.RetryAfter, d.Remaining == 0
 		// Who stands in front may give up at any time.
 		if !p.refused || p.blockedByEarlier {

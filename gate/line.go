@@ -34,6 +34,7 @@ type line struct {
 	newHolders      map[string]bool // holders granted in this batch that other tickets wait with too
 	waiting         int             // number of tickets that may wait
 	seenCount       int             // number of tickets with seen set
+	postponedCount  int             // of these, those that the store has not looked at yet
 	maxCost         int64           // upper bound of the costs of the seen tickets
 	offerWidth      int             // how many seen tickets a batch has; doubles while they are granted
 	looks           int             // rounds of enterLook that the store has; no other one begins meanwhile
@@ -188,7 +189,8 @@ func (l *line) fillBatch(rd *round) {
 	// grants.
 	bounds := l.grantBounds()
 	deletes := l.deletePending(bounds)
-	whole := l.offerAll || deletes
+	// A postponed ticket is looked at with the first, as its limit may let others pass.
+	whole := l.offerAll || deletes || l.postponedCount > 0
 	if deletes {
 		bounds.fence = maxTicket // a delete answers all of them
 	}

@@ -169,7 +169,15 @@ func (l *line) removeTicket(t *Request) {
 	}
 	if t.seen {
 		l.seenCount--
+		l.countPostponed(t, -1)
 		l.countHolder(t, -1)
+	}
+}
+
+// countPostponed adds by to the number of postponed tickets if a ticket is one.
+func (l *line) countPostponed(t *Request, by int) {
+	if t.seen && !t.known {
+		l.postponedCount += by
 	}
 }
 
@@ -192,6 +200,7 @@ func (l *line) countHolder(t *Request, by int) {
 // gate is closed.
 func (l *line) keepWaiting(rd *round, t *Request, turn *control.Turn) {
 	d, first := &turn.Decision, !t.seen
+	l.countPostponed(t, -1)
 	// From its first look on the command must not resize the controller again.
 	t.known = t.known || !turn.Postponed
 	t.resized = t.resized || d.Resized
@@ -204,6 +213,7 @@ func (l *line) keepWaiting(rd *round, t *Request, turn *control.Turn) {
 			l.moveToFront(t)
 		}
 	}
+	l.countPostponed(t, +1)
 	l.maxCost = max(l.maxCost, t.cost())
 	var err error
 	switch {

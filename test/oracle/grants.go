@@ -139,7 +139,7 @@ func LinearGrants(calls []*GrantCall, longest time.Duration) error {
 	case porcupine.Ok:
 		return nil
 	case porcupine.Unknown:
-		return fmt.Errorf("%s is too short to try all orders of %d calls on %d names, on this machine now:\n%s",
+		return fmt.Errorf("%s do not suffice to try all orders of %d calls on %d names now:\n%s",
 			longest, len(calls), len(names), listGrantCalls(calls))
 	}
 	return fmt.Errorf("no order of %d calls on %d names explains their answers:\n%s%s",
