@@ -56,7 +56,7 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		s.rejectRequest(ctx, from, badRequest("%s", err))
 		return
 	}
-	if b.hasHold() && clientGone(ctx.Conn()) {
+	if b.hasHold() && clientGone(ctx) {
 		s.abandonConn(ctx)
 		return
 	}

@@ -213,7 +213,7 @@ func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
 // chargeAnswer takes an answer from the budget of the server until it is written. If take finds no room for
 // it, the answer becomes 503. An answer whose bytes are shared by all requests must not be charged.
 func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(bytes int) bool) {
-	c := pacedConnOf(ctx.Conn())
+	c := connectionOf(ctx)
 	size := len(ctx.Response.Body())
 	if c == nil || size <= budget.Tiny {
 		return
@@ -229,7 +229,7 @@ func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(
 
 // chargeTask is chargeAnswer for the result of a waiter's task.
 func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
-	c := pacedConnOf(ctx.Conn())
+	c := connectionOf(ctx)
 	size := len(ctx.Response.Body())
 	if c == nil || size <= budget.Tiny && w.charged == 0 {
 		s.config.Budget.Release(w.charged)
@@ -255,7 +255,7 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 }
 
 // releaseCharged gives the bytes of the last large answer back to the budget.
-func (c *pacedConn) releaseCharged() {
+func (c *httpConn) releaseCharged() {
 	if size := c.answerCharged.Swap(0); size > 0 {
 		c.server.config.Budget.Release(int(size))
 	}
@@ -271,7 +271,7 @@ func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Mutex, from 
 	}
 	defer turn.End()
 	// A client that gave up waiting must not cost the others an answer that it will not read.
-	if clientGone(ctx.Conn()) {
+	if clientGone(ctx) {
 		s.abandonConn(ctx)
 		return
 	}

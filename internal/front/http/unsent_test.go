@@ -60,7 +60,7 @@ func (r *rig) untilHungUp(t *testing.T) {
 	t.Helper()
 	gone := false
 	for end := time.Now().Add(20 * time.Second); !gone && time.Now().Before(end); {
-		r.pacedConns.forEach(func(c *pacedConn) { gone = gone || clientGone(c) })
+		r.conns.forEach(func(c *httpConn) { gone = gone || c.isGone() })
 	}
 	if !gone {
 		t.Error("no client is seen to be gone")

@@ -1,0 +1,175 @@
+package http
+
+import (
+	"bytes"
+	"net"
+	"os"
+	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
+	"github.com/panjf2000/gnet/v2"
+	"github.com/valyala/fasthttp"
+)
+
+// sendResponse sends what a handler has answered.
+func (c *httpConn) sendResponse(ctx *fasthttp.RequestCtx) {
+	resp := &ctx.Response
+	resp.SkipBody = ctx.IsHead()
+	c.closing = c.closing || ctx.Request.Header.ConnectionClose() || resp.Header.ConnectionClose()
+	if c.closing {
+		resp.SetConnectionClose()
+	} else if !ctx.Request.Header.IsHTTP11() {
+		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
+	}
+	if body := resp.Body(); len(body) > flushSize && !resp.SkipBody {
+		resp.Header.SetContentLength(len(body))
+		c.loop.flushAnswers()
+		// A goroutine has the context until the body is sent. It may be shared by many, and is not copied.
+		c.loop.ctx = nil
+		c.send(bytes.Clone(resp.Header.Header()), body)
+		return
+	}
+	c.loop.appendAnswer(c, resp.Write)
+}
+
+// write writes bytes of answers. What the system does not take at once is left to a goroutine.
+func (c *httpConn) write(b []byte) {
+	if c.secure != nil {
+		c.records = c.records[:0]
+		if _, err := c.secure.Write(b); err != nil {
+			c.fail()
+			return
+		}
+		b = c.records
+		c.records = nil
+	}
+	if c.sending {
+		c.send(bytes.Clone(b))
+		return
+	}
+	n, err := eventloop.WriteNow(c.Conn, b)
+	switch {
+	case err != nil:
+		c.fail()
+	case n < len(b):
+		// A client keeps the holds of which it may have read. If only a part of several answers in one write
+		// gets out, all of them count as read.
+		if n > 0 {
+			c.forgetUnsent()
+		}
+		c.send(bytes.Clone(b[n:]))
+	default:
+		c.afterWriting()
+	}
+}
+
+// fail ends the connection, as what was to be written cannot be.
+func (c *httpConn) fail() {
+	c.closing = true
+	c.undoUnsent()
+	_ = c.Conn.Close()
+}
+
+// afterWriting is called when all that there was to write is written.
+func (c *httpConn) afterWriting() {
+	c.forgetUnsent()
+	c.releaseCharged()
+	if c.isFree() && len(c.input) == 0 {
+		c.pace.begin(idle)
+	} else if c.isFree() { // of the next request
+		c.pace.begin(receiving)
+	}
+	if c.closing {
+		_ = c.Conn.Close()
+	}
+}
+
+// send has a goroutine write, which may wait for the client. What it is given must stay as it is.
+func (c *httpConn) send(parts ...[]byte) {
+	c.queue = append(c.queue, parts...)
+	if c.sending {
+		return
+	}
+	fd, err := c.Dup()
+	if err != nil {
+		c.fail()
+		return
+	}
+	file := os.NewFile(uintptr(fd), "")
+	conn, err := net.FileConn(file)
+	_ = file.Close()
+	if err != nil {
+		c.fail()
+		return
+	}
+	c.sending = true
+	queue := c.queue
+	c.queue = nil
+	go c.sendQueue(conn, queue) // ends with the write timeout
+}
+
+// sendQueue writes to a descriptor of its own, and tells the loop.
+func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers) {
+	// A client that does not read keeps this goroutine and the answer for that long.
+	stuck := time.AfterFunc(c.server.config.WriteTimeout, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	n, err := queue.WriteTo(conn)
+	stuck.Stop()
+	_ = conn.Close()
+	told := c.addTask(func() {
+		c.sending = false
+		switch {
+		case err != nil && n == 0:
+			c.fail()
+		case err != nil:
+			c.forgetUnsent()
+			c.fail()
+		case len(c.queue) > 0:
+			c.forgetUnsent()
+			c.send()
+		default:
+			c.afterWriting()
+		}
+	})
+	if told {
+		return
+	}
+	if n > 0 {
+		c.forgetUnsent()
+	}
+	c.undoUnsent()
+	c.releaseCharged()
+}
+
+// addUnsent arranges for the hold of a waiter to be taken back if the connection ends before anything more is
+// written to it.
+func (c *httpConn) addUnsent(w *waiter) { c.unsent = append(c.unsent, w) }
+
+// forgetUnsent forgets the waiters whose answers were written.
+func (c *httpConn) forgetUnsent() {
+	for i, w := range c.unsent {
+		w.recycle()
+		c.unsent[i] = nil
+	}
+	c.unsent = c.unsent[:0]
+}
+
+// undoUnsent takes back holds whose answers will never be written.
+func (c *httpConn) undoUnsent() {
+	for _, w := range c.unsent {
+		c.server.metrics.Hangups.Inc()
+		w.cancel()
+	}
+	c.unsent = nil
+}
+
+// A recordWriter is what TLS writes to: what it writes is kept until write takes it.
+type recordWriter struct {
+	gnet.Conn
+	c *httpConn
+}
+
+// Write implements [net.Conn].
+func (r recordWriter) Write(b []byte) (int, error) {
+	r.c.records = append(r.c.records, b...)
+	return len(b), nil
+}
