@@ -164,10 +164,7 @@ func (c *httpConn) receive() {
 func (c *httpConn) arrived() []byte {
 	if c.secure != nil {
 		c.secure.Receive(&c.loop.room)
-		if len(c.records) > 0 && !c.sending { // TLS itself had something to say
-			_, _ = eventloop.WriteNow(c.Conn, c.records)
-			c.records = nil
-		}
+		c.sendOwnRecords()
 		data, _ := c.secure.Peek(c.secure.InboundBuffered())
 		return data
 	}
@@ -264,8 +261,15 @@ func (c *httpConn) end() {
 	c.server.countClosed(peer.Source(c))
 }
 
+// cutWhenRead is cutIdle once that has been read which has come. Shutdown has the loop call it. Over TLS a
+// request may have come with the end of the handshake, which the socket does not tell.
+func (c *httpConn) cutWhenRead() {
+	c.receive()
+	c.cutIdle()
+}
+
 // cutIdle ends the connection unless it has a request: one that is being served, or one that has arrived and
-// was not read yet. That request is answered, and its answer is the last. Shutdown has the loop call it.
+// was not read yet. That request is answered, and its answer is the last.
 func (c *httpConn) cutIdle() {
 	if c.isFree() && !c.hasInput() {
 		c.closing = true

@@ -78,7 +78,7 @@ func (h *connHandler) OnOpen(conn gnet.Conn) ([]byte, gnet.Action) {
 	c.pace.start(c)
 	// Shutdown looks at all connections once. It may have done so before this one was stored.
 	if h.server.listenersEnded.Load() {
-		c.addTask(c.cutIdle)
+		c.addTask(c.cutWhenRead)
 	}
 	return nil, gnet.None
 }

@@ -24,24 +24,66 @@ func (c *httpConn) sendResponse(ctx *fasthttp.RequestCtx) {
 	if body := resp.Body(); len(body) > flushSize && !resp.SkipBody {
 		resp.Header.SetContentLength(len(body))
 		c.loop.flushAnswers()
-		// A goroutine has the context until the body is sent. It may be shared by many, and is not copied.
-		c.loop.ctx = nil
-		c.send(bytes.Clone(resp.Header.Header()), body)
+		c.sendLarge(ctx, body)
 		return
 	}
 	c.loop.appendAnswer(c, resp.Write)
 }
 
+// sendLarge has a goroutine send an answer. Its body may be the same bytes for many, and is not copied.
+func (c *httpConn) sendLarge(ctx *fasthttp.RequestCtx, body []byte) {
+	header := ctx.Response.Header.Header()
+	if c.secure == nil {
+		c.loop.ctx = nil // which has the body until that is sent
+		c.send(bytes.Clone(header), body)
+	} else if records, ok := c.encrypt(header, body); ok {
+		c.send(records)
+	}
+}
+
+// encrypt returns the records of what is to be sent next, behind those that TLS itself wants to send. None of
+// them may be left out: each is numbered. It ends the connection, and reports false, if it cannot.
+func (c *httpConn) encrypt(parts ...[]byte) (records []byte, ok bool) {
+	for _, part := range parts {
+		if _, err := c.secure.Write(part); err != nil {
+			c.fail()
+			return nil, false
+		}
+	}
+	return c.takeRecords(), true
+}
+
+// takeRecords returns what TLS has made to be sent, once.
+func (c *httpConn) takeRecords() []byte {
+	records := c.records
+	c.records = nil
+	return records
+}
+
+// sendOwnRecords sends what TLS itself has to say, such as that it has other keys. What a goroutine sends
+// comes before it.
+func (c *httpConn) sendOwnRecords() {
+	if len(c.records) == 0 || c.sending {
+		return
+	}
+	records := c.takeRecords()
+	n, err := eventloop.WriteNow(c.Conn, records)
+	switch {
+	case err != nil:
+		c.fail()
+	case n < len(records):
+		c.send(records[n:])
+	}
+}
+
 // write writes bytes of answers. What the system does not take at once is left to a goroutine.
 func (c *httpConn) write(b []byte) {
 	if c.secure != nil {
-		c.records = c.records[:0]
-		if _, err := c.secure.Write(b); err != nil {
-			c.fail()
+		records, ok := c.encrypt(b)
+		if !ok {
 			return
 		}
-		b = c.records
-		c.records = nil
+		b = records
 	}
 	if c.sending {
 		c.send(bytes.Clone(b))
