@@ -52,15 +52,20 @@ type httpConn struct {
 	closing bool     // it ends when what was answered is written
 	pending bool     // answers are in the loop, and not written
 
-	// These belong to who runs the handler of the present request.
-	parked    *waiter   // its request waits
-	abandoned bool      // it is not answered: its client is gone
-	unsent    []*waiter // with the holds whose answers were not written yet
+	// Of the answers that were not written yet. With sending these belong to its goroutine from the end on.
+	unsent        []*waiter // with the holds that are taken back if these are not written
+	answerCharged int       // bytes of the budget
 
-	knownHost     unique.Handle[string]         // the last Host that passed checkHost; mostly that of all
-	caller        atomic.Pointer[access.Caller] // nil if rights are off, or before the first request
-	answerCharged atomic.Int64                  // bytes of the present answer that were taken from the budget
-	pace          pace
+	// What the handler of the present request leaves. It may run in a goroutine, while the answers before it
+	// are written; finishRequest takes this over.
+	parked      *waiter // its request waits
+	granted     *waiter // its hold is taken back if the answer is not written
+	answerBytes int     // of its answer, that were taken from the budget
+	abandoned   bool    // it is not answered: its client is gone
+
+	knownHost unique.Handle[string]         // the last Host that passed checkHost; mostly that of all
+	caller    atomic.Pointer[access.Caller] // nil if rights are off, or before the first request
+	pace      pace
 
 	mu    sync.Mutex
 	tasks []func()
@@ -248,8 +253,8 @@ func (c *httpConn) end() {
 		c.waiter = nil
 		w.onHangup()
 	}
-	// Otherwise a goroutine does both.
-	if !c.busy && !c.sending {
+	// Otherwise the goroutine that sends does both, once it knows how much the client may have read.
+	if !c.sending {
 		c.undoUnsent()
 		c.releaseCharged()
 	}

@@ -218,13 +218,11 @@ func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(
 	if c == nil || size <= budget.Tiny {
 		return
 	}
-	// The connection has one counter. An earlier answer of the same pipeline gives its bytes back first.
-	c.releaseCharged()
 	if !take(size) {
 		s.writeOverloaded(&ctx.Response, from.wantsJSON)
 		return
 	}
-	c.answerCharged.Store(int64(size))
+	c.answerBytes = size
 }
 
 // chargeTask is chargeAnswer for the result of a waiter's task.
@@ -235,12 +233,11 @@ func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
 		s.config.Budget.Release(w.charged)
 		return
 	}
-	c.releaseCharged()
 	// A batch has taken room in advance.
 	if more := size - w.charged; more > 0 && s.config.Budget.Take(more) {
 		w.charged = size
 	}
-	c.answerCharged.Store(int64(w.charged))
+	c.answerBytes = w.charged
 	if size > w.charged {
 		ctx.Response.ResetBody()
 		w.task.writeShort(&ctx.Response, &w.responder)
@@ -254,10 +251,18 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 	writeProblem(resp, fasthttp.StatusServiceUnavailable, errBufferedTooMuch.Error(), json)
 }
 
+// noteCharged notes how many bytes of the budget an answer has that is to be written next. The connection has
+// one counter: an earlier answer of the same pipeline gives its bytes back first.
+func (c *httpConn) noteCharged(bytes int) {
+	c.releaseCharged()
+	c.answerCharged = bytes
+}
+
 // releaseCharged gives the bytes of the last large answer back to the budget.
 func (c *httpConn) releaseCharged() {
-	if size := c.answerCharged.Swap(0); size > 0 {
-		c.server.config.Budget.Release(int(size))
+	if c.answerCharged > 0 {
+		c.server.config.Budget.Release(c.answerCharged)
+		c.answerCharged = 0
 	}
 }
 

@@ -182,10 +182,6 @@ func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers) {
 	c.releaseCharged()
 }
 
-// addUnsent arranges for the hold of a waiter to be taken back if the connection ends before anything more is
-// written to it.
-func (c *httpConn) addUnsent(w *waiter) { c.unsent = append(c.unsent, w) }
-
 // forgetUnsent forgets the waiters whose answers were written.
 func (c *httpConn) forgetUnsent() {
 	for i, w := range c.unsent {

@@ -94,6 +94,14 @@ func (c *httpConn) serveSlowly(ctx *fasthttp.RequestCtx) {
 func (c *httpConn) finishRequest(ctx *fasthttp.RequestCtx) {
 	w := c.parked
 	c.parked = nil
+	if c.granted != nil {
+		c.unsent = append(c.unsent, c.granted)
+		c.granted = nil
+	}
+	if c.answerBytes > 0 {
+		c.noteCharged(c.answerBytes)
+		c.answerBytes = 0
+	}
 	switch {
 	case w != nil:
 		c.pace.stop()
@@ -111,8 +119,11 @@ func (c *httpConn) dropResult() {
 	if w := c.parked; w != nil {
 		w.onHangup()
 	}
-	c.undoUnsent()
-	c.releaseCharged()
+	if w := c.granted; w != nil {
+		c.server.metrics.Hangups.Inc()
+		w.cancel()
+	}
+	c.server.config.Budget.Release(c.answerBytes)
 }
 
 // refuse answers bytes that are no request, as far as its head was read, and ends the connection.

@@ -116,7 +116,7 @@ func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 			return
 		}
 		kept = true
-		connectionOf(ctx).addUnsent(w)
+		connectionOf(ctx).granted = w
 	}
 	switch {
 	case w.task != nil:
@@ -255,12 +255,12 @@ func (w *waiter) writeAnswer() {
 			c.closing = true
 			return
 		}
-		c.addUnsent(w)
+		c.unsent = append(c.unsent, w)
 	}
 	if begun {
 		w.countReply(fasthttp.StatusOK)
 		c.closing = true
-		c.answerCharged.Store(int64(w.charged))
+		c.noteCharged(w.charged)
 		c.loop.appendAnswer(c, func(to *bufio.Writer) error {
 			_, err := to.Write(event)
 			return err
@@ -275,7 +275,7 @@ func (w *waiter) writeAnswer() {
 		setTextHeader(resp, headerRequestID, w.responder.requestID)
 	}
 	w.fillResponse(resp)
-	c.answerCharged.Store(int64(w.charged))
+	c.noteCharged(w.charged)
 	// These are as the request was.
 	if w.responder.closeAfter || w.server.stopping.Load() {
 		ctx.SetConnectionClose()

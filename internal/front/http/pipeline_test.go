@@ -1,0 +1,75 @@
+package http
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+)
+
+// longBatch is a batch that a goroutine reads for its length: it acquires a lock, and asks for much else.
+func longBatch(lock string) string {
+	commands := []string{fmt.Sprintf(`{"op":"acquire","lock":%q,"key":"k"}`, lock)}
+	for i := range 600 {
+		commands = append(commands, fmt.Sprintf(`{"op":"value","counter":"of-a-long-name-%d"}`, i))
+	}
+	body := batchOf(commands...)
+	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", batchPath, len(body), body)
+}
+
+// What a goroutine works on has nothing to do with the answers before it, which the loop writes meanwhile:
+// neither its hold, nor its bytes of the budget, nor its order.
+func TestAnswersBeforeOneThatIsMadeElsewhere(t *testing.T) {
+	shared := budget.New(0)
+	r := newRig(t, Config{Budget: shared})
+	c := r.dial(t)
+	count := "GET /counter/c/count?amount=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	lock := "GET /lock/mine/acquire?key=k HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	for i := range 50 {
+		if _, err := io.WriteString(c, count+lock+longBatch(fmt.Sprint("l", i))+count); err != nil {
+			t.Fatal(err)
+		}
+		c.want(200, "0")
+		c.want(200, "k")
+		response, err := http.ReadResponse(c.reader, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || response.StatusCode != 200 || strings.Count(string(text), `"outcome"`) != 601 {
+			t.Fatalf("the batch is answered %d %.200q, %v", response.StatusCode, text, err)
+		}
+		c.want(200, "0")
+	}
+	await.True(t, "the budget has all of it back", func() bool { return shared.Used() == 0 })
+}
+
+// What several answers of one connection take of the budget comes back, however they follow each other.
+func TestChargedAnswersBehindEachOther(t *testing.T) {
+	shared := budget.New(0)
+	r := newRig(t, Config{Budget: shared})
+	c := r.dial(t)
+	c.send("/counter/c/count?amount=0")
+	c.want(200, "0")
+	done := make(chan struct{})
+	r.conns.forEach(func(one *httpConn) {
+		one.addTask(func() {
+			defer close(done)
+			for _, bytes := range []int{5000, 7000} {
+				shared.Take(bytes)
+				one.noteCharged(bytes)
+			}
+			one.releaseCharged()
+		})
+	})
+	<-done
+	if used := shared.Used(); used != 0 {
+		t.Errorf("%d bytes of the budget are taken, want 0", used)
+	}
+}
