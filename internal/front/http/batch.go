@@ -47,7 +47,8 @@ type batchGroup struct {
 	pending atomic.Int32    // that are submitted and not decided
 }
 
-// answerBatch judges a batch. None of its commands waits in line, so that the handler waits for all of them.
+// answerBatch judges a batch. None of its commands waits in line: it is answered when the store has decided on
+// all of them.
 func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 	from.began = s.metrics.Now()
 	b := &batchTask{server: s}

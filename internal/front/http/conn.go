@@ -151,6 +151,7 @@ func clientGone(ctx *fasthttp.RequestCtx) bool {
 
 // receive takes what has come, and answers the requests that have come whole.
 func (c *httpConn) receive() {
+	// Mostly whole requests come, and are answered where the loop has read them, without a copy.
 	came := c.arrived()
 	data := came
 	if len(c.input) > 0 {
@@ -212,6 +213,8 @@ func (c *httpConn) keepInput(rest []byte) {
 		c.pace.begin(receiving)
 	}
 	charged := 0
+	// A request in two pieces is common, and bounded by the number of connections. Behind one that waits
+	// nothing is to be expected.
 	if cap(c.input) > firstBufferBytes || c.waiter != nil {
 		charged = cap(c.input)
 	}

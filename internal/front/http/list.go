@@ -153,9 +153,6 @@ func (l *nameList) writeTask(resp *fasthttp.Response, r *responder) {
 	allowOrigin(resp, r.origin)
 	if l.err == nil {
 		writeRawJSON(resp, "application/json", l.body)
-		// The answer is copied into one message with its headers. The waiter stays until a slow client has
-		// taken that, and must not keep the body as well.
-		l.body = nil
 		return
 	}
 	f := errorRejection(l.err)

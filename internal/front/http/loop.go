@@ -75,7 +75,7 @@ func (h *connHandler) OnOpen(conn gnet.Conn) ([]byte, gnet.Action) {
 	}
 	conn.SetContext(c)
 	h.server.conns.addConn(c)
-	c.pace.start(c)
+	c.pace.start(c) // a client that sends nothing is cut, too
 	// Shutdown looks at all connections once. It may have done so before this one was stored.
 	if h.server.listenersEnded.Load() {
 		c.addTask(c.cutWhenRead)
@@ -90,6 +90,7 @@ func (h *connHandler) OnTraffic(conn gnet.Conn) gnet.Action {
 	if !ok {
 		return gnet.Close
 	}
+	// A decision makes the connection free for what has come behind its request, hence in this order.
 	c.runTasks(false)
 	c.receive()
 	l := c.loop
@@ -144,6 +145,7 @@ func (l *eventLoop) beginRequest(c *httpConn) *fasthttp.RequestCtx {
 
 // readHead reads the head of a request.
 func (l *eventLoop) readHead(ctx *fasthttp.RequestCtx, request []byte) error {
+	// The reader is as large as a head may be: the library refuses what does not fit in.
 	l.source.Reset(request)
 	l.reader.Reset(&l.source)
 	return ctx.Request.Header.Read(l.reader)

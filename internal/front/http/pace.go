@@ -103,6 +103,7 @@ func (p *pace) check(c *httpConn) {
 // request has come, that is answered with 408.
 func (c *httpConn) cutSlow(doing uint32) {
 	switch {
+	// The timer has looked from its own goroutine: a byte may have come, or an answer begun, since then.
 	case c.pace.activity.Load() != doing || !c.isFree():
 	case c.pace.now() == receiving && !c.framing.isEmpty():
 		c.refuse(c.input, os.ErrDeadlineExceeded)

@@ -15,6 +15,7 @@ import (
 func (c *httpConn) sendResponse(ctx *fasthttp.RequestCtx) {
 	resp := &ctx.Response
 	resp.SkipBody = ctx.IsHead()
+	// HTTP/1.0 ends a connection unless both say that it goes on.
 	c.closing = c.closing || ctx.Request.Header.ConnectionClose() || resp.Header.ConnectionClose()
 	if c.closing {
 		resp.SetConnectionClose()

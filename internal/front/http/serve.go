@@ -39,7 +39,7 @@ func (c *httpConn) answerRequests(data []byte) (done int) {
 // serveRequest has a whole request answered: here, or by a goroutine if that may take long. told says that
 // its client was told to go on, if it has asked.
 func (c *httpConn) serveRequest(request []byte, told bool) {
-	c.pace.begin(working)
+	c.pace.begin(working) // the client is waited for no more
 	ctx := c.loop.beginRequest(c)
 	err := c.loop.readHead(ctx, request)
 	if err == nil {
@@ -53,6 +53,7 @@ func (c *httpConn) serveRequest(request []byte, told bool) {
 		c.endWith(ctx)
 		return
 	}
+	// One that takes long has only been looked at so far: it is handled from the beginning elsewhere.
 	if !c.server.handle(ctx, false) {
 		c.serveSlowly(ctx)
 		return
@@ -62,6 +63,7 @@ func (c *httpConn) serveRequest(request []byte, told bool) {
 
 // serveSlowly has a goroutine run the handler of a request.
 func (c *httpConn) serveSlowly(ctx *fasthttp.RequestCtx) {
+	// The body is copied, as it lies in the loop's room for what has come.
 	body := ctx.Request.Body()
 	charged := 0
 	if len(body) > firstBufferBytes {
@@ -94,6 +96,7 @@ func (c *httpConn) serveSlowly(ctx *fasthttp.RequestCtx) {
 func (c *httpConn) finishRequest(ctx *fasthttp.RequestCtx) {
 	w := c.parked
 	c.parked = nil
+	// From here on these are written, or taken back, with the answers before them.
 	if c.granted != nil {
 		c.unsent = append(c.unsent, c.granted)
 		c.granted = nil
@@ -145,6 +148,7 @@ func (c *httpConn) endWith(ctx *fasthttp.RequestCtx) {
 // awaitBody looks at a request whose body has not come whole: there is no need to receive much that will be
 // refused.
 func (c *httpConn) awaitBody(request []byte) {
+	// A body in chunks says how long it is only while it comes.
 	if c.headRead {
 		if c.framing.body > maxBody && c.framing.body > c.mostBody(request) {
 			c.refuse(request, fasthttp.ErrBodyTooLarge)

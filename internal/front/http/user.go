@@ -287,7 +287,7 @@ func (u *waiterUser) shownName(name string) string {
 	return name
 }
 
-// callerOf returns who the connection is. The goroutine that serves the connection alone calls it.
+// callerOf returns who the connection is. Only the handler of its present request calls it.
 func (c *httpConn) callerOf() *access.Caller {
 	if c.caller.Load() == nil {
 		c.caller.Store(new(access.Caller))

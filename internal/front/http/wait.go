@@ -193,6 +193,7 @@ func (w *waiter) onDecision(*gate.Request) {
 // beginWaiting begins to wait for the decision. The loop calls it, as the rest of what a waiter does but
 // onDecision and deny.
 func (w *waiter) beginWaiting(c *httpConn) {
+	// Either this finds the decision, or onDecision finds the connection.
 	w.mu.Lock()
 	w.conn = c
 	ready := w.hasDecision
@@ -240,6 +241,7 @@ func (w *waiter) writeAnswer() {
 	if finished {
 		return
 	}
+	// The connection has its timer again, and may go on with its next request.
 	c := w.conn
 	c.waiter = nil
 	c.pace.start(c)
