@@ -130,6 +130,7 @@ func (g *Gate) listFollowed(key gatehouse.Key) {
 	if !ask {
 		return
 	}
+	// Without the lock: the answer may be there before Submit returns, and takes it.
 	g.Submit(&Request{
 		Key: key, Command: gatehouse.Command{Op: gatehouse.OpWaiters, Amount: gatehouse.MaxListed},
 		Decided: func(r *Request) { f.tellPlaces(l, r) },

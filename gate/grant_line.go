@@ -293,6 +293,7 @@ func (l *line) noteRound(rd *round) {
 // noteTaken has grants looked at that this name could serve and now cannot, if they keep other lines: these
 // may not be kept any more.
 func (l *line) noteTaken(turn *control.Turn) {
+	// Only what takes can leave too little for a grant that could have been served.
 	d := &turn.Decision
 	if len(l.grants) == 0 || d.Outcome != gatehouse.Granted ||
 		turn.Op != gatehouse.OpAcquire && turn.Op != gatehouse.OpReserve && turn.Op != gatehouse.OpCharge {

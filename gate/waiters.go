@@ -106,6 +106,7 @@ func (l *line) indexBehind(after control.Ticket) int {
 	if after == 0 {
 		return 0
 	}
+	// A bump may have moved a later ticket in front of an earlier one, so the numbers are in no order.
 	index, later, found := 0, -1, false
 	l.eachWaiting(func(e control.LineEntry) bool {
 		if e.Ticket > after && later < 0 {

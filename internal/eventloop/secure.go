@@ -42,13 +42,14 @@ func NewSecure(c gnet.Conn, secure *tlsconn.Connection) *Secure {
 
 // Receive decrypts what has come, into room that all connections of a loop share.
 func (c *Secure) Receive(room *[]byte) {
+	// At the first look something may lie within TLS, which has read on behind the handshake.
 	if c.begun && c.Conn.InboundBuffered() == 0 {
 		return
 	}
 	c.begun = true
 	const least = 1 << 10 // room for each read
 	data := (*room)[:0]
-	data = append(data, c.plain...)
+	data = append(data, c.plain...) // nothing, unless a round was broken off
 	for !c.ended {
 		if cap(data)-len(data) < least {
 			data = append(make([]byte, 0, 2*cap(data)+ReadSize), data...)

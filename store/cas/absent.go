@@ -147,6 +147,7 @@ func (a *absentServers) listBarring(now int64) (servers []uint32) {
 
 // noteAbsent notes when a server was found not to listen, and wakes those who waited behind its requests.
 func (a *absentServers) noteAbsent(server uint32, now int64) {
+	// A new map each time: decisions read the present one without a lock.
 	all := absences{server: now}
 	known := a.known()
 	for other, since := range known {

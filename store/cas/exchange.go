@@ -20,6 +20,7 @@ func (t *transaction) run() {
 			t.store.finishTransaction(t, err)
 			return
 		}
+		// onReply goes on from there, and calls this again if there is more to ask.
 		if async := t.store.async; async != nil {
 			async.Start(t.budget, t.entry.key, &t.change, t.replyCallback)
 			return

@@ -179,6 +179,7 @@ func (t *jointTransaction) run() {
 			t.finish(err)
 			return
 		}
+		// onReplies goes on from there, and calls this again if there is more to ask.
 		if async := t.store.async; async != nil {
 			async.StartTogether(t.budget, t.keys, t.changes, t.replyCallback)
 			return

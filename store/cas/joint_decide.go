@@ -15,6 +15,7 @@ import (
 // decideJoint serves the changes of some calls, one after the other, on what is known of their records, and
 // makes the update of each record. It notes which took effect. served is room for as many parts.
 func decideJoint(parts []jointPart, calls []servedChange, served []control.JointPart) {
+	// All parts at one instant, and all calls on the states that those before them have left.
 	at := jointTime(parts)
 	for i := range parts {
 		p := &parts[i]

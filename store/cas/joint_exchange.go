@@ -15,6 +15,7 @@ import (
 // planExchange finds out what to ask of the store. The transaction is over if that is nothing.
 func (t *jointTransaction) planExchange() (over bool, err error) {
 	s := t.store
+	// First: to decide again on a change that was made would take twice.
 	if done, err := t.resolveAttempts(); done || err != nil {
 		return true, err
 	}

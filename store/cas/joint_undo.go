@@ -51,6 +51,7 @@ func (t *jointTransaction) resolveAttempts() (done bool, err error) {
 		}
 		learnt = learnt && known
 	}
+	// To decide again is safe only if none of them can have been made.
 	if !learnt {
 		return false, t.store.unavailable(t.keys[0], errOverrun)
 	}

@@ -184,6 +184,7 @@ func (s *Store) sendUndos(key gatehouse.Key, together []pendingUndo) error {
 	if together[0].joint != nil {
 		return s.sendJointUndo(together[0].joint)
 	}
+	// All undos of a name go in one call, each with the identity by which a record says that it was done.
 	c := queuedCall{change: new(control.Change), pending: true}
 	for i := range together {
 		c.change.Turns = append(c.change.Turns, together[i].undoing)

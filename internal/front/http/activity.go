@@ -227,6 +227,7 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 func (v *viewTask) followActivity(w *waiter) (stop func()) {
 	view := func() (activity.View, bool) {
 		seen, ok := v.view()
+		// Its user has lost the rights to it: the stream ends in the middle, and its browser asks again.
 		if !ok {
 			w.conn.addTask(w.conn.fail)
 		}

@@ -247,6 +247,7 @@ func (c *httpConn) refuseInput() {
 
 // end is called once, when the connection is closed.
 func (c *httpConn) end() {
+	// What is decided by now is answered: a client that has closed only its half reads it.
 	c.runTasks(true)
 	c.loop.flushAnswers() // the last time that there is a descriptor
 	c.pace.stop()

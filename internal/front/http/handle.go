@@ -186,6 +186,7 @@ func (s *Server) closeIfStopping(ctx *fasthttp.RequestCtx) {
 // rejectRequest answers a request that is put to no controller.
 func (s *Server) rejectRequest(ctx *fasthttp.RequestCtx, from *sender, p *rejection) {
 	s.metrics.countResponse(p.status)
+	// A page of an allowed origin is to read why it was refused.
 	allowOrigin(&ctx.Response, s.allowedOrigin(from))
 	for _, header := range [...][2]string{
 		{fasthttp.HeaderAllow, p.allow}, {fasthttp.HeaderLocation, p.location},

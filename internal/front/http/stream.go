@@ -24,6 +24,7 @@ const eventStreamType = "text/event-stream"
 // a key, by POST: what opens streams opens them again by itself when a connection breaks, and then the
 // repeated request must be the same hold, and no cache or browser may send it.
 func (r *httpRequest) checkStream(ctx *fasthttp.RequestCtx, from *sender) *rejection {
+	// A command that cannot wait has no place to tell: it is answered without a stream.
 	r.stream = r.Command.Op.Waits() && bytes.Contains(from.accept, []byte(eventStreamType))
 	switch {
 	case !r.stream:
@@ -61,6 +62,7 @@ func (w *waiter) beginStream() {
 	resp.SetConnectionClose()
 	// Without a length the body lasts as long as the connection.
 	resp.Header.SetContentLength(-2)
+	// Before the following begins, whose first place may come at once.
 	w.stream.begun = true
 	w.sendPart(resp.Header.Header())
 	w.stream.stop = w.follow()

@@ -133,7 +133,7 @@ func (j *jointSwap) claimTogether() {
 		if len(g.claimOps) == 0 {
 			return
 		}
-		_, claim, _ := g.claimOps[0].Txn()
+		_, claim, _ := g.claimOps[0].Txn() // the part that claims
 		free = append(free, g.unclaimed()...)
 		there := clientv3.Compare(clientv3.CreateRevision(j.Backend.keys.recordKey(j.keys[i])), ">", 0)
 		claims = append(claims, clientv3.OpTxn([]clientv3.Cmp{there}, claim, nil))

@@ -312,6 +312,7 @@ const (
 // plainRecord is a stored record without what may stand before it; as it was before a change that is not
 // settled yet. It is empty when there was none.
 func plainRecord(data []byte) []byte {
+	// What is no number, or points behind the end, counts as 0: the record may be anything.
 	number := func(at int) int {
 		n, err := strconv.Atoi(string(data[at : at+lengthSize]))
 		if err != nil || n > len(data) {
