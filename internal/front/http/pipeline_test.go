@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/budget"
@@ -72,4 +73,21 @@ func TestChargedAnswersBehindEachOther(t *testing.T) {
 	if used := shared.Used(); used != 0 {
 		t.Errorf("%d bytes of the budget are taken, want 0", used)
 	}
+}
+
+// Half a request has to become a whole one within ReadTimeout, also if it has come right behind another. A
+// connection on which nothing has come since may be idle for longer.
+func TestHalfARequestBehindAWholeOne(t *testing.T) {
+	r := newRig(t, Config{ReadTimeout: 200 * time.Millisecond, IdleTimeout: time.Hour})
+	c, idle := r.dial(t), r.dial(t)
+	idle.send("/counter/c/count?amount=0")
+	idle.want(200, "0")
+	request := "GET /counter/c/count?amount=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	if _, err := io.WriteString(c, request+request[:20]); err != nil {
+		t.Fatal(err)
+	}
+	c.want(200, "0")
+	c.want(408, "request did not arrive within 200ms")
+	idle.send("/counter/c/count?amount=0")
+	idle.want(200, "0")
 }
