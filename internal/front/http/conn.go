@@ -45,6 +45,8 @@ type httpConn struct {
 	charged  int     // bytes of input that were taken from the budget
 	records  []byte  // of TLS, that are not written yet
 
+	unfinished bool // the next turn of the loop is to answer more of input
+
 	waiter  *waiter
 	busy    bool     // a handler has a goroutine
 	sending bool     // a write has a goroutine

@@ -97,10 +97,16 @@ func (h *connHandler) OnTraffic(conn gnet.Conn) gnet.Action {
 	switch {
 	case len(l.answers) == 0:
 	// A hold is not kept back: its client may leave meanwhile.
-	case len(c.unsent) > 0 || c.closing:
+	case len(c.unsent) > 0 || c.closing || c.unfinished:
 		l.flushAnswers()
 	default:
 		l.flushLater(conn)
+	}
+	if c.unfinished {
+		c.unfinished = false
+		// The loop does the tasks that it leaves itself before it looks for what has come. One from elsewhere
+		// mostly comes while it looks.
+		go c.addTask(func() {}) // ends at once
 	}
 	if c.secure != nil && c.secure.Ended() {
 		c.closing = true
@@ -126,9 +132,9 @@ func (c *httpConn) mayClose() bool {
 	}
 	if c.secure != nil {
 		c.secure.EndSending()
-		_, _ = eventloop.WriteNow(c.Conn, c.records)
+		c.sendOwnRecords()
 	}
-	return true
+	return !c.sending // that record has no room behind a large answer
 }
 
 // beginRequest returns the context for a request of a connection.

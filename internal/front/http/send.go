@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
@@ -98,10 +99,11 @@ func (c *httpConn) write(b []byte) {
 		// A client keeps the holds of which it may have read. If only a part of several answers in one write
 		// gets out, all of them count as read.
 		if n > 0 {
-			c.forgetUnsent()
+			c.forgetUnsent(len(c.unsent))
 		}
 		c.send(bytes.Clone(b[n:]))
 	default:
+		c.forgetUnsent(len(c.unsent))
 		c.afterWriting()
 	}
 }
@@ -115,12 +117,15 @@ func (c *httpConn) fail() {
 
 // afterWriting is called when all that there was to write is written.
 func (c *httpConn) afterWriting() {
-	c.forgetUnsent()
 	c.releaseCharged()
 	if c.isFree() && len(c.input) == 0 {
 		c.pace.begin(idle)
 	} else if c.isFree() { // of the next request
 		c.pace.begin(receiving)
+	}
+	// Shutdown looks at a connection once, and has passed over one whose answer was under way.
+	if c.server.listenersEnded.Load() {
+		c.cutIdle()
 	}
 	if c.closing {
 		_ = c.Conn.Close()
@@ -148,11 +153,12 @@ func (c *httpConn) send(parts ...[]byte) {
 	c.sending = true
 	queue := c.queue
 	c.queue = nil
-	go c.sendQueue(conn, queue) // ends with the write timeout
+	go c.sendQueue(conn, queue, len(c.unsent)) // ends with the write timeout
 }
 
-// sendQueue writes to a descriptor of its own, and tells the loop.
-func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers) {
+// sendQueue writes to a descriptor of its own, and tells the loop. So many unsent holds are in the queue;
+// those that come meanwhile are in what is written next.
+func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers, holds int) {
 	// A client that does not read keeps this goroutine and the answer for that long.
 	stuck := time.AfterFunc(c.server.config.WriteTimeout, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	n, err := queue.WriteTo(conn)
@@ -164,12 +170,13 @@ func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers) {
 		case err != nil && n == 0:
 			c.fail()
 		case err != nil:
-			c.forgetUnsent()
+			c.forgetUnsent(holds)
 			c.fail()
 		case len(c.queue) > 0:
-			c.forgetUnsent()
+			c.forgetUnsent(holds)
 			c.send()
 		default:
+			c.forgetUnsent(holds)
 			c.afterWriting()
 		}
 	})
@@ -177,19 +184,18 @@ func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers) {
 		return
 	}
 	if n > 0 {
-		c.forgetUnsent()
+		c.forgetUnsent(holds)
 	}
 	c.undoUnsent()
 	c.releaseCharged()
 }
 
-// forgetUnsent forgets the waiters whose answers were written.
-func (c *httpConn) forgetUnsent() {
-	for i, w := range c.unsent {
+// forgetUnsent forgets the first waiters, whose answers were written.
+func (c *httpConn) forgetUnsent(first int) {
+	for _, w := range c.unsent[:first] {
 		w.recycle()
-		c.unsent[i] = nil
 	}
-	c.unsent = c.unsent[:0]
+	c.unsent = slices.Delete(c.unsent, 0, first)
 }
 
 // undoUnsent takes back holds whose answers will never be written.

@@ -4,15 +4,26 @@ import (
 	"bufio"
 	"bytes"
 
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/valyala/fasthttp"
 )
 
 // isFree reports whether the next request may be answered.
 func (c *httpConn) isFree() bool { return c.waiter == nil && !c.busy && !c.sending && !c.closing }
 
-// answerRequests answers the whole requests at the front of data, and returns how many bytes they are.
+// maxTurn is after how many bytes of requests the other connections of the loop come first. It is more than
+// comes in one go, so that what was kept gets less.
+const maxTurn = 2 * eventloop.ReadSize
+
+// answerRequests answers the whole requests at the front of data, and returns how many bytes they are. Of
+// many it leaves some for the next turn of the loop.
 func (c *httpConn) answerRequests(data []byte) (done int) {
 	for c.isFree() && done+c.scanned < len(data) {
+		// A client can have had megabytes kept behind an answer that took long.
+		if done >= maxTurn {
+			c.unfinished = true
+			return done
+		}
 		c.scanned += c.framing.scanRequest(data[done+c.scanned:])
 		request := data[done : done+c.scanned]
 		switch {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/store/storetest"
 )
@@ -53,6 +54,34 @@ func TestHoldWhoseAnswerIsWritten(t *testing.T) {
 	next.send("/lock/l/acquire?key=next&maxwait=0")
 	next.want(408, "lock/l: acquire not granted at once; "+
 		"only another request can change that")
+}
+
+// A hold whose answer stands behind what is being sent is taken back if the client leaves before, however
+// much of that it has read.
+func TestHoldBehindWhatIsSent(t *testing.T) {
+	r := newRig(t, Config{})
+	r.dial(t).send("/event/e/wait")
+	r.waiting(t, 1)
+	w := newWaiter(r.Server)
+	w.Key = gatehouse.Key{Kind: gatehouse.Lock, Name: "l"}
+	w.Command = gatehouse.Command{
+		Op: gatehouse.OpAcquire, Holder: "gone", Rule: gatehouse.Rule{Size: 1}, Cost: 1,
+	}
+	w.Decision = w.room
+	r.gate.Submit(w.alone[:]...)
+	reads, writes := net.Pipe()
+	r.conns.forEach(func(c *httpConn) {
+		c.addTask(func() {
+			c.sending = true
+			go c.sendQueue(writes, net.Buffers{[]byte("event")}, len(c.unsent))
+			c.unsent = append(c.unsent, w)
+		})
+	})
+	_, _ = reads.Read(make([]byte, 1))
+	_ = reads.Close()
+	next := r.dial(t)
+	next.send("/lock/l/acquire?key=next&maxwait=20000")
+	next.want(200, "next")
 }
 
 // untilHungUp waits until the server can see that a client is gone.
