@@ -111,7 +111,10 @@ func (c *httpConn) write(b []byte) {
 // fail ends the connection, as what was to be written cannot be.
 func (c *httpConn) fail() {
 	c.closing = true
-	c.undoUnsent()
+	// What a goroutine sends the client may read all the same: it finds out how much that is.
+	if !c.sending {
+		c.undoUnsent()
+	}
 	_ = c.Conn.Close()
 }
 
