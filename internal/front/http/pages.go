@@ -254,8 +254,11 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 // noteCharged notes how many bytes of the budget an answer has that is to be written next. The connection has
 // one counter: an earlier answer of the same pipeline gives its bytes back first.
 func (c *httpConn) noteCharged(bytes int) {
-	c.releaseCharged()
-	c.answerCharged = bytes
+	if bytes > 0 {
+		c.writeEarlier()
+		c.releaseCharged()
+		c.answerCharged = bytes
+	}
 }
 
 // releaseCharged gives the bytes of the last large answer back to the budget.

@@ -75,6 +75,31 @@ func TestChargedAnswersBehindEachOther(t *testing.T) {
 	}
 }
 
+// What an answer has is kept until that is written, and not only those before it.
+func TestAnswersBeforeOneWithAHold(t *testing.T) {
+	shared := budget.New(0)
+	r := newRig(t, Config{Budget: shared})
+	c := r.dial(t)
+	c.send("/counter/c/count?amount=0")
+	c.want(200, "0")
+	kept := make(chan bool)
+	r.conns.forEach(func(one *httpConn) {
+		one.addTask(func() {
+			one.loop.appendAnswer(one, writeContinue)
+			ctx := one.loop.beginRequest(one)
+			ctx.Response.SetBodyString(strings.Repeat("large", flushSize))
+			shared.Take(5 * flushSize)
+			one.granted, one.answerBytes = newWaiter(r.Server), 5*flushSize
+			one.finishRequest(ctx)
+			kept <- len(one.unsent) == 1 && shared.Used() == 5*flushSize && one.sending
+		})
+	})
+	if !<-kept {
+		t.Error("the hold or the bytes of an answer are let go of with the answer before")
+	}
+	await.True(t, "all of it is written", func() bool { return shared.Used() == 0 })
+}
+
 // Half a request has to become a whole one within ReadTimeout, also if it has come right behind another. A
 // connection on which nothing has come since may be idle for longer.
 func TestHalfARequestBehindAWholeOne(t *testing.T) {

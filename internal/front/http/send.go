@@ -193,6 +193,20 @@ func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers, holds int) {
 	c.releaseCharged()
 }
 
+// addUnsent notes that the next answer has a hold, which is taken back if that is not written.
+func (c *httpConn) addUnsent(w *waiter) {
+	c.writeEarlier()
+	c.unsent = append(c.unsent, w)
+}
+
+// writeEarlier writes the answers before one that has a hold, or bytes of the budget. Each write lets go of
+// all that is noted by then.
+func (c *httpConn) writeEarlier() {
+	if c.pending {
+		c.loop.flushAnswers()
+	}
+}
+
 // forgetUnsent forgets the first waiters, whose answers were written.
 func (c *httpConn) forgetUnsent(first int) {
 	for _, w := range c.unsent[:first] {

@@ -107,15 +107,12 @@ func (c *httpConn) serveSlowly(ctx *fasthttp.RequestCtx) {
 func (c *httpConn) finishRequest(ctx *fasthttp.RequestCtx) {
 	w := c.parked
 	c.parked = nil
-	// From here on these are written, or taken back, with the answers before them.
 	if c.granted != nil {
-		c.unsent = append(c.unsent, c.granted)
+		c.addUnsent(c.granted)
 		c.granted = nil
 	}
-	if c.answerBytes > 0 {
-		c.noteCharged(c.answerBytes)
-		c.answerBytes = 0
-	}
+	c.noteCharged(c.answerBytes)
+	c.answerBytes = 0
 	switch {
 	case w != nil:
 		c.pace.stop()

@@ -257,7 +257,7 @@ func (w *waiter) writeAnswer() {
 			c.closing = true
 			return
 		}
-		c.unsent = append(c.unsent, w)
+		c.addUnsent(w)
 	}
 	if begun {
 		w.countReply(fasthttp.StatusOK)
