@@ -276,7 +276,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.drainListeners(ctx)
 	s.closeListeners()
 	s.serving.Wait() // every connection that was accepted is in its loop then
-	s.conns.forEach(func(c *httpConn) { c.addTask(c.cutWhenRead) })
+	s.conns.forEach((*httpConn).wake)
 	var err error
 	select {
 	case <-s.allClosed:

@@ -45,8 +45,6 @@ type httpConn struct {
 	charged  int     // bytes of input that were taken from the budget
 	records  []byte  // of TLS, that are not written yet
 
-	unfinished bool // the next turn of the loop is to answer more of input
-
 	waiter  *waiter
 	busy    bool     // a handler has a goroutine
 	sending bool     // a write has a goroutine
@@ -104,6 +102,9 @@ func (c *httpConn) addTask(do func()) bool {
 	return !ended
 }
 
+// wake has the loop look at the connection soon.
+func (c *httpConn) wake() { c.addTask(func() {}) }
+
 // runTasks calls what addTask has left for the loop. last says that no more are taken.
 func (c *httpConn) runTasks(last bool) {
 	for {
@@ -151,21 +152,18 @@ func clientGone(ctx *fasthttp.RequestCtx) bool {
 	return c != nil && c.isGone()
 }
 
-// receive takes what has come, and answers the requests that have come whole.
-func (c *httpConn) receive() {
+// receive returns all that has come and was not answered.
+func (c *httpConn) receive() (data []byte) {
 	// Mostly whole requests come, and are answered where the loop has read them, without a copy.
 	came := c.arrived()
-	data := came
-	if len(c.input) > 0 {
-		c.input = append(c.input, came...)
-		data = c.input
-	}
 	if len(came) > 0 && c.pace.isQuiet() {
 		c.pace.begin(receiving)
 	}
-	done := c.answerRequests(data)
-	c.keepInput(data[done:])
-	c.discardArrived()
+	if len(c.input) == 0 {
+		return came
+	}
+	c.input = append(c.input, came...)
+	return c.input
 }
 
 // arrived returns what has come and was not taken yet.
@@ -270,13 +268,6 @@ func (c *httpConn) end() {
 	}
 	c.server.conns.removeConn(c)
 	c.server.countClosed(peer.Source(c))
-}
-
-// cutWhenRead is cutIdle once that has been read which has come. Shutdown has the loop call it. Over TLS a
-// request may have come with the end of the handshake, which the socket does not tell.
-func (c *httpConn) cutWhenRead() {
-	c.receive()
-	c.cutIdle()
 }
 
 // cutIdle ends the connection unless it has a request: one that is being served, or one that has arrived and

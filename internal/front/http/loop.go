@@ -78,7 +78,7 @@ func (h *connHandler) OnOpen(conn gnet.Conn) ([]byte, gnet.Action) {
 	c.pace.start(c) // a client that sends nothing is cut, too
 	// Shutdown looks at all connections once. It may have done so before this one was stored.
 	if h.server.listenersEnded.Load() {
-		c.addTask(c.cutWhenRead)
+		c.wake()
 	}
 	return nil, gnet.None
 }
@@ -92,21 +92,48 @@ func (h *connHandler) OnTraffic(conn gnet.Conn) gnet.Action {
 	}
 	// A decision makes the connection free for what has come behind its request, hence in this order.
 	c.runTasks(false)
-	c.receive()
+	data, done, unfinished := c.receive(), 0, false
+	// The whole requests at its front are answered one after the other.
+	for c.isFree() && done+c.scanned < len(data) {
+		// A client can have had megabytes kept behind an answer that took long.
+		unfinished = done >= maxTurn
+		if unfinished {
+			break
+		}
+		ctx, length := c.nextRequest(data[done:])
+		done += length
+		switch {
+		case ctx == nil:
+		case h.server.handle(ctx, false):
+			c.finishRequest(ctx)
+		default:
+			c.serveSlowly(ctx) // it was only looked at so far, and is handled from the beginning elsewhere
+		}
+	}
+	c.keepInput(data[done:])
+	c.discardArrived()
+	if h.server.listenersEnded.Load() {
+		c.cutIdle()
+	}
+	return c.endTurn(unfinished)
+}
+
+// endTurn has what was answered written, now or with the answers of other connections. unfinished says that
+// there are more requests.
+func (c *httpConn) endTurn(unfinished bool) gnet.Action {
 	l := c.loop
 	switch {
 	case len(l.answers) == 0:
 	// A hold is not kept back: its client may leave meanwhile.
-	case len(c.unsent) > 0 || c.closing || c.unfinished:
+	case len(c.unsent) > 0 || c.closing || unfinished:
 		l.flushAnswers()
 	default:
-		l.flushLater(conn)
+		l.flushLater(c.Conn)
 	}
-	if c.unfinished {
-		c.unfinished = false
+	if unfinished {
 		// The loop does the tasks that it leaves itself before it looks for what has come. One from elsewhere
 		// mostly comes while it looks.
-		go c.addTask(func() {}) // ends at once
+		go c.wake() // ends at once
 	}
 	if c.secure != nil && c.secure.Ended() {
 		c.closing = true

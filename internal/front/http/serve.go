@@ -15,41 +15,30 @@ func (c *httpConn) isFree() bool { return c.waiter == nil && !c.busy && !c.sendi
 // comes in one go, so that what was kept gets less.
 const maxTurn = 2 * eventloop.ReadSize
 
-// answerRequests answers the whole requests at the front of data, and returns how many bytes they are. Of
-// many it leaves some for the next turn of the loop.
-func (c *httpConn) answerRequests(data []byte) (done int) {
-	for c.isFree() && done+c.scanned < len(data) {
-		// A client can have had megabytes kept behind an answer that took long.
-		if done >= maxTurn {
-			c.unfinished = true
-			return done
-		}
-		c.scanned += c.framing.scanRequest(data[done+c.scanned:])
-		request := data[done : done+c.scanned]
-		switch {
-		case c.framing.at == atEnd:
-			done += c.scanned
-			told := c.headRead
-			c.scanned, c.headRead = 0, false
-			c.serveRequest(request, told)
-		case c.framing.at == atMalformed:
-			c.refuse(request, errMalformed)
-		case c.framing.inHead():
-			if c.scanned > maxHeader {
-				c.refuse(nil, &fasthttp.ErrSmallBuffer{})
-			}
-			return done
-		default:
-			c.awaitBody(request)
-			return done
-		}
+// nextRequest looks for a whole request at the front of data, and returns how many bytes it has. ctx is nil
+// if there is none, or if it was refused.
+func (c *httpConn) nextRequest(data []byte) (ctx *fasthttp.RequestCtx, length int) {
+	// What was looked at before is not looked at again.
+	c.scanned += c.framing.scanRequest(data[c.scanned:])
+	request := data[:c.scanned]
+	switch {
+	case c.framing.at == atEnd:
+		// Its client was told to go on, if it has asked, when the head was read.
+		told := c.headRead
+		c.scanned, c.headRead = 0, false
+		return c.readRequest(request, told), len(request)
+	case c.framing.at == atMalformed:
+		c.refuse(request, errMalformed)
+	case !c.framing.inHead():
+		c.awaitBody(request)
+	case c.scanned > maxHeader:
+		c.refuse(nil, &fasthttp.ErrSmallBuffer{})
 	}
-	return done
+	return nil, 0
 }
 
-// serveRequest has a whole request answered: here, or by a goroutine if that may take long. told says that
-// its client was told to go on, if it has asked.
-func (c *httpConn) serveRequest(request []byte, told bool) {
+// readRequest reads a whole request, and returns nil if that was refused.
+func (c *httpConn) readRequest(request []byte, told bool) *fasthttp.RequestCtx {
 	c.pace.begin(working) // the client is waited for no more
 	ctx := c.loop.beginRequest(c)
 	err := c.loop.readHead(ctx, request)
@@ -62,14 +51,9 @@ func (c *httpConn) serveRequest(request []byte, told bool) {
 	if err != nil {
 		c.server.answerMalformed(ctx, err)
 		c.endWith(ctx)
-		return
+		return nil
 	}
-	// One that takes long has only been looked at so far: it is handled from the beginning elsewhere.
-	if !c.server.handle(ctx, false) {
-		c.serveSlowly(ctx)
-		return
-	}
-	c.finishRequest(ctx)
+	return ctx
 }
 
 // serveSlowly has a goroutine run the handler of a request.
