@@ -30,7 +30,8 @@ func (t *transaction) decideChange() (asks bool, err error) {
 		// conflict, and comes with the reply.
 		k.assumeAbsent()
 	}
-	t.decideTurns(now)
+	decide(t.fillInput(now), &t.buffers, &t.update)
+	t.noteDecision()
 	if t.awaitRoom() {
 		// The first decision has changed the state in memory. It is decoded again, so that the second one
 		// starts from the stored record.
@@ -38,7 +39,8 @@ func (t *transaction) decideChange() (asks bool, err error) {
 			return false, err
 		}
 		now, _ = s.clock.storeTime()
-		t.decideTurns(now)
+		decide(t.fillInput(now), &t.buffers, &t.update)
+		t.noteDecision()
 	}
 	if len(t.unresolved) > 0 {
 		t.update.write = true // so that no change that is still under way can be made any more
@@ -64,8 +66,8 @@ func (t *transaction) decideChange() (asks bool, err error) {
 	}
 }
 
-// fillInput fills in what is known of the record, and what is wanted of it.
-func (t *transaction) fillInput(now int64) {
+// fillInput fills in, and returns, what is known of the record, and what is wanted of it.
+func (t *transaction) fillInput(now int64) *decideInput {
 	s, e := t.store, t.entry
 	k := &e.known
 	t.in = decideInput{
@@ -80,13 +82,12 @@ func (t *transaction) fillInput(now int64) {
 	if k.minFence != 0 {
 		t.in.minFence = k.minFence + rand.Uint64N(fenceBits)
 	}
+	return &t.in
 }
 
-// decideTurns decides on what is known of the record, and finds out whether that is to be stored.
-func (t *transaction) decideTurns(now int64) {
+// noteDecision finds out whether what was decided is to be stored.
+func (t *transaction) noteDecision() {
 	u := &t.update
-	t.fillInput(now)
-	decide(&t.in, &t.buffers, u)
 	t.entry.unstored.count = u.unstored
 	u.write = u.write || t.batch.flushing && u.unstored > 0 || t.mustStoreRefusals()
 }
@@ -151,7 +152,8 @@ func (t *transaction) buildChange() error {
 	if err := k.decodeState(); err != nil {
 		return err
 	}
-	t.decideTurns(u.now)
+	decide(t.fillInput(u.now), &t.buffers, u)
+	t.noteDecision()
 	return t.buildChange()
 }
 

@@ -161,13 +161,9 @@ func (s *Store) Latest() time.Time {
 // Apply implements gate.Store. Changes for one key that come while a round trip is under way go into the next
 // one, all together. Done may be called before Apply returns.
 func (s *Store) Apply(c *control.Change) {
-	s.beginOrJoin(s.cache.entryFor(c.Key), queuedCall{change: c})
-}
-
-// beginOrJoin serves a call, now or in the next transaction of its name.
-func (s *Store) beginOrJoin(e *entry, c queuedCall) {
-	if leads, _ := e.calls.beginOrJoin(c); leads {
-		s.startTransaction(e, s.newTransaction(c))
+	e, call := s.cache.entryFor(c.Key), queuedCall{change: c}
+	if leads, _ := e.calls.beginOrJoin(call); leads {
+		s.startTransaction(e, s.newTransaction(call))
 	}
 }
 
@@ -175,7 +171,9 @@ func (s *Store) beginOrJoin(e *entry, c queuedCall) {
 func (s *Store) serveCall(e *entry, c queuedCall) error {
 	done := make(chan error, 1)
 	c.change.Done = func(err error) { done <- err }
-	s.beginOrJoin(e, c)
+	if leads, _ := e.calls.beginOrJoin(c); leads {
+		s.startTransaction(e, s.newTransaction(c))
+	}
 	return <-done
 }
 
