@@ -176,7 +176,7 @@ GH.GRANT ID x EXPIRES 5 | has no WANT kind/name
 GH.GRANT WANT lock/a WANT | has no value
 GH.GRANT WANT lock | want kind/name
 GH.GRANT WANT mutex/a | kind "mutex" is unknown
-GH.GRANT WANT grant/a | kind "grant" is unknown
+GH.GRANT WANT grant/a | grants have GH.GRANT, and GH.PEEK, RENEW, TOPUP, SETTLE and RELEASE
 GH.GRANT WANT counter/a | cannot be part of a grant
 GH.GRANT WANT lock/a WANT lock/a | lock/a twice
 GH.GRANT WANT lock/a SIZE 2 | size is a parameter of limiters
@@ -200,11 +200,11 @@ GH.SETTLE grant/x | wrong number of arguments
 GH.SETTLE grant/x lock/a 1 | want it of a limiter
 GH.SETTLE lock/a KEY me | has no operation settle
 GH.TOPUP grant/x gcra/a 0 | cost is "0"
-GH.STATS grant/x | kind "grant" is unknown
-GH.DELETE grant/x | kind "grant" is unknown
-GH.ACQUIRE grant/x | kind "grant" is unknown
-GH.LIST grant | kind "grant" is unknown
-GH.DELETEPREFIX grant x CONFIRM grant | kind "grant" is unknown`
+GH.STATS grant/x | grants have GH.GRANT, and GH.PEEK, RENEW, TOPUP, SETTLE and RELEASE
+GH.DELETE grant/x | grants have GH.GRANT, and GH.PEEK, RENEW, TOPUP, SETTLE and RELEASE
+GH.ACQUIRE grant/x | grants have GH.GRANT, and GH.PEEK, RENEW, TOPUP, SETTLE and RELEASE
+GH.LIST grant | grants have GH.GRANT, and GH.PEEK, RENEW, TOPUP, SETTLE and RELEASE
+GH.DELETEPREFIX grant x CONFIRM grant | grants have GH.GRANT, and GH.PEEK, RENEW, TOPUP, SETTLE and RELEASE`
 
 func TestBadGrantCommands(t *testing.T) {
 	t.Parallel()
