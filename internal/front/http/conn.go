@@ -192,22 +192,29 @@ func (c *httpConn) discardArrived() {
 	}
 }
 
-// maxBehind is how many bytes may come behind a request that waits, and maxBehindBusy behind one that is
-// being answered. A client that sends more counts as gone.
+// waitsInLine reports whether the present request may wait, and not just for the store to answer.
+func (c *httpConn) waitsInLine() bool {
+	return c.waiter != nil && (c.waiter.stream != nil || c.waiter.responder.mayWait())
+}
+
+// maxBehind is how many bytes may come behind a request that waits in line, and maxBehindBusy behind one that
+// is being answered. A client that sends more counts as gone.
 const maxBehind, maxBehindBusy = 32 << 10, 8 << 20
 
 // keepInput keeps what has come and could not be answered.
 func (c *httpConn) keepInput(rest []byte) {
+	array := 0 // of which rest is the end; 0 if it is a new one
 	switch {
 	case c.closing || len(rest) == 0:
 		c.input = nil
 	// What is left of much must not keep its array.
-	case len(c.input) == 0 || len(rest) < cap(c.input)/4:
+	case len(c.input) == 0 || len(rest) < max(cap(c.input), c.charged)/4:
 		kept := make([]byte, len(rest)) // of that size: Clone may take more
 		copy(kept, rest)
 		c.input = kept
-	default:
-		c.input = c.input[:copy(c.input, rest)]
+	default: // not moved: to move thousands of requests behind each of them takes long
+		array = c.charged
+		c.input = rest
 	}
 	if len(c.input) > 0 && c.isFree() && c.pace.isQuiet() {
 		c.pace.begin(receiving)
@@ -216,7 +223,7 @@ func (c *httpConn) keepInput(rest []byte) {
 	// A request in two pieces is common, and bounded by the number of connections. Behind one that waits
 	// nothing is to be expected.
 	if cap(c.input) > firstBufferBytes || c.waiter != nil {
-		charged = cap(c.input)
+		charged = max(cap(c.input), array)
 	}
 	if charged != c.charged {
 		within := c.server.config.Budget.Move(charged-c.charged, charged)
@@ -226,7 +233,7 @@ func (c *httpConn) keepInput(rest []byte) {
 			c.refuseInput()
 		}
 	}
-	if len(c.input) > maxBehindBusy || c.waiter != nil && len(c.input) > maxBehind {
+	if len(c.input) > maxBehindBusy || c.waitsInLine() && len(c.input) > maxBehind {
 		c.closing = true
 	}
 }
