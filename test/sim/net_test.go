@@ -149,3 +149,46 @@ func (s *socket) LocalAddr() net.Addr { return address{} }
 
 // RemoteAddr implements [net.Conn].
 func (s *socket) RemoteAddr() net.Addr { return address{} }
+
+// A port accepts connections in memory.
+type port struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	close  func()
+}
+
+func newPort() *port {
+	p := &port{conns: make(chan net.Conn), closed: make(chan struct{})}
+	p.close = sync.OnceFunc(func() { close(p.closed) })
+	return p
+}
+
+// Accept implements [net.Listener].
+func (p *port) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close implements [net.Listener].
+func (p *port) Close() error {
+	p.close()
+	return nil
+}
+
+// Addr implements [net.Listener].
+func (p *port) Addr() net.Addr { return address{} }
+
+// dial connects to the port.
+func (p *port) dial() (*socket, error) {
+	client, server := connected()
+	select {
+	case p.conns <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, syscall.ECONNREFUSED
+	}
+}

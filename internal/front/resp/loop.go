@@ -9,7 +9,6 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/access"
-	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
@@ -111,7 +110,7 @@ type gnetHandler struct {
 func (h *gnetHandler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	conn := c
 	if secure, ok := c.Context().(*tlsconn.Connection); ok {
-		conn = eventloop.NewSecure(c, secure)
+		conn = newSecureConn(c, secure)
 		_ = c.Wake(nil) // commands may have come behind the handshake
 	}
 	s := newSession(h.server, conn)
@@ -136,9 +135,9 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	turns := &s.loop.wakeQueue
-	secure, _ := s.conn.(*eventloop.Secure)
+	secure, _ := s.conn.(*secureConn)
 	if secure != nil {
-		secure.Receive(&s.loop.room)
+		secure.receiveRecords(&s.loop.room)
 		if s.closed { // TLS itself had something to say that could not be sent
 			return gnet.None
 		}
@@ -149,11 +148,11 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 	}
 	if !s.serveConnection() {
 		if secure != nil && !s.closed {
-			secure.EndSending()
+			secure.endSending()
 		}
 		return gnet.Close
 	}
-	if secure != nil && secure.Ended() && !s.closed {
+	if secure != nil && secure.ended && !s.closed {
 		s.serveRest()
 		return gnet.Close
 	}
@@ -168,8 +167,8 @@ func (h *gnetHandler) OnClose(c gnet.Conn, why error) gnet.Action {
 			s.serveRest()
 		}
 		s.endSession()
-		if secure, ok := s.conn.(*eventloop.Secure); ok {
-			secure.Forget()
+		if secure, ok := s.conn.(*secureConn); ok {
+			secure.forget()
 		}
 		h.server.sources.Leave(s.client.Addr())
 	}

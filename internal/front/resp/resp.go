@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,7 +24,6 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
-	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
@@ -153,12 +153,22 @@ type Server struct {
 	loops sync.Map // of *loop, by gnet.EventLoop
 }
 
+// readSize is how much is read of a connection at a time.
+const readSize = 16 << 10
+
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
 	s := newServer(config)
-	engine, err := eventloop.Start(&gnetHandler{server: s}, config.Log)
+	engine, err := gnet.NewClient(&gnetHandler{server: s},
+		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
+		gnet.WithReadBufferCap(readSize),
+		gnet.WithTCPNoDelay(gnet.TCPDelay), // as it is: package net has switched the delay off
+		gnet.WithLogger(gnetLogger{config.Log}))
+	if err == nil {
+		err = engine.Start()
+	}
 	if err != nil {
-		return nil, fmt.Errorf("RESP: %w", err)
+		return nil, fmt.Errorf("starting the event loops of RESP: %w", err)
 	}
 	s.engine = engine
 	return s, nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
-	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
@@ -71,7 +70,7 @@ func (c *command) needsLogin() bool {
 
 // source is where the connection is from.
 func (s *session) source() access.From {
-	_, secure := s.conn.(*eventloop.Secure)
+	_, secure := s.conn.(*secureConn)
 	return access.From{Address: s.client.Addr(), Certificate: s.certificate(), Secure: secure}
 }
 
