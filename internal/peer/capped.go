@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,14 +83,7 @@ func (l *CappedListener) Accept() (net.Conn, error) {
 
 // admitNext accepts the next connection, and turns it away if it is beyond a limit.
 func (l *CappedListener) admitNext() (net.Conn, error) {
-	// An event loop takes a connection with a second descriptor, before the first is closed. Without one the
-	// connection would be lost, so that one is kept free for it: then it waits where it is.
-	spare, err := os.Open(os.DevNull)
-	if err != nil {
-		return nil, err
-	}
 	conn, err := l.Listener.Accept()
-	_ = spare.Close()
 	if err != nil {
 		return nil, err
 	}

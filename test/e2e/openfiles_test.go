@@ -2,16 +2,12 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 )
 
 // startWithFiles starts a server that may have so many files open.
@@ -74,43 +70,4 @@ func TestComplaintsWithoutDescriptors(t *testing.T) {
 		t.Fatalf("after that /healthz = %v, %v, want 200", answer, err)
 	}
 	_ = answer.Body.Close()
-}
-
-// Clients for whom a process has no file descriptor wait until another connection ends, and none is reset.
-func TestClientsWaitForDescriptors(t *testing.T) {
-	t.Parallel()
-	for _, protocol := range []struct{ serving, flags, request, answer string }{
-		{"serving HTTP", "--resp= --grpc=", "GET /healthz HTTP/1.0\r\n\r\n", "HTTP/1.1 200"},
-		{"serving RESP", "--grpc=", "PING\r\n", "+PONG"},
-	} {
-		t.Run(protocol.serving, func(t *testing.T) {
-			s := startWithFiles(t, 64, strings.Fields(protocol.flags)...)
-			address := loggedAddress(awaitLine(t, s.journal, protocol.serving))
-			crowd := make([]net.Conn, 150)
-			for i := range crowd {
-				var dialer net.Dialer
-				conn, err := dialer.DialContext(t.Context(), "tcp", address)
-				if err != nil {
-					t.Fatal(err)
-				}
-				crowd[i] = conn
-			}
-			awaitLine(t, s.journal, "too many open files")
-			// Nothing comes to one that is not served. Meanwhile the server tries some times.
-			_ = crowd[100].SetReadDeadline(time.Now().Add(time.Second))
-			_, err := crowd[100].Read(make([]byte, 1))
-			if !errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Fatalf("a client without a descriptor reads %v, want nothing", err)
-			}
-			for i, conn := range crowd {
-				_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-				_, _ = io.WriteString(conn, protocol.request)
-				answer := make([]byte, len(protocol.answer))
-				if _, err := io.ReadFull(conn, answer); err != nil || string(answer) != protocol.answer {
-					t.Fatalf("client %d reads %q, %v, want %q", i, answer, err, protocol.answer)
-				}
-				_ = conn.Close()
-			}
-		})
-	}
 }
