@@ -25,7 +25,8 @@ func (b *quotaBench) lockGrant(op gatehouse.Op, id string, lasts time.Duration, 
 	for _, key := range keys {
 		d.Want = append(d.Want, gatehouse.MemberDecision{Key: key})
 	}
-	return entry, cmd, entry.LeaveGrant(&cmd, &d, nil)
+	err = entry.LeaveGrant(&cmd, &d, nil)
+	return entry, cmd, err
 }
 
 // wantCounted compares how many holds and names of the user count.

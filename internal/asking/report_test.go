@@ -42,7 +42,8 @@ func TestNoteReport(t *testing.T) {
 		}
 	}
 	for i := range 2 * maxReported {
-		if l.noteReport(key(fmt.Sprint(i)), &failure, start); len(l.last) > maxReported {
+		l.noteReport(key(fmt.Sprint(i)), &failure, start)
+		if len(l.last) > maxReported {
 			t.Fatalf("%d limiters are remembered, want at most %d", len(l.last), maxReported)
 		}
 	}

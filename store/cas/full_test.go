@@ -114,6 +114,7 @@ func (f *fullRecord) grantUntilFull() {
 
 // newFullRecord returns one that is not filled yet.
 func newFullRecord(t *testing.T, key, text int) *fullRecord {
+	t.Helper()
 	f := &fullRecord{t: t, pair: newPair(t, false), key: key}
 	if text > 0 {
 		f.owner = &gatehouse.Owner{
