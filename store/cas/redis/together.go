@@ -70,25 +70,26 @@ type togetherCall struct {
 
 // answerTogether is the callback of a request of several changes.
 func (r *scriptCall) answerTogether(_ cas.Reply, err error) {
-	c := *r.together
+	c := r.together
 	if err != nil {
 		c.answered(nil, err) // the request may still be under way, so that it is not used again
 		return
 	}
 	replies := slices.Grow(c.replies[:0], len(c.changes))[:len(c.changes)]
 	err = c.link.takeOutcomes(r, c.changes, replies)
-	if isUnsettled(err) {
-		go c.answerSlowly()
+	switch {
+	case isUnsettled(err):
+		go c.answerSlowly() // for which the request stays as it is
 		return
-	}
-	if err != nil {
+	case err != nil:
 		c.answered(nil, err)
-	} else {
+	default:
 		c.answered(replies, nil)
 	}
 	clear(replies)
-	*r.together = togetherCall{replies: replies, callback: c.callback}
-	c.link.backend.recycle(r)
+	backend := c.link.backend
+	*c = togetherCall{replies: replies, callback: c.callback}
+	backend.recycle(r)
 }
 
 // answerSlowly makes the changes by a goroutine that waits.
