@@ -9,11 +9,15 @@ import (
 )
 
 // ReportAnswer tells the gate what a third party has answered, if that is news to it: each answer that
-// pauses, the first success after one, that nothing is left, and else once a second how much is left.
+// pauses, the first success after one, that nothing is left, and else once a second how much is left. It
+// takes no longer than Within. A report that fails changes nothing for the request.
 func (a *Asker) ReportAnswer(ctx context.Context, key gatehouse.Key, f gatehouse.Feedback) {
-	if a.reports.noteReport(key, &f, time.Now()) {
-		a.report(ctx, key, f)
+	if !a.reports.noteReport(key, &f, time.Now()) {
+		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.within())
+	defer cancel()
+	_, _ = a.Gate.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpFeedback, Rule: a.rule(), Feedback: &f})
 }
 
 const (
@@ -56,12 +60,4 @@ func (l *reportLog) noteReport(key gatehouse.Key, f *gatehouse.Feedback, now tim
 	}
 	l.last[key] = lastReport{at: now, failed: f.Pauses()}
 	return true
-}
-
-// report sends the gate what a third party has answered, and takes no longer than Within. A report that fails
-// changes nothing for the request.
-func (a *Asker) report(ctx context.Context, key gatehouse.Key, f gatehouse.Feedback) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.within())
-	defer cancel()
-	_, _ = a.Gate.Do(ctx, key, gatehouse.Command{Op: gatehouse.OpFeedback, Rule: a.rule(), Feedback: &f})
 }
