@@ -50,7 +50,7 @@ func (s *Semaphore) explainFull(now int64) string {
 		text.WriteString("has too little room: ")
 	}
 	fmt.Fprintf(&text, "%d of %d held", s.heldCost, s.size)
-	// Sorting so many would take longer than the refusal, and a full semaphore refuses often.
+	// To sort more holds would take longer than to refuse, and a full semaphore refuses often.
 	if len(s.holds.heap) > maxExplained {
 		return text.String()
 	}

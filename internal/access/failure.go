@@ -17,7 +17,7 @@ func reasonOf(err error) string {
 		return "quota"
 	case code == gatehouse.CodeForbidden:
 		return "forbidden"
-	// All of these have one code. Each has a fixed sentence, by which it is told apart.
+	// These share a code. Each has a fixed sentence, which distinguishes it.
 	case err.Error() == wrongToken, err.Error() == wrongCert:
 		return "wrong"
 	case err.Error() == plainToken:

@@ -77,7 +77,7 @@ func TestListAgainstOracle(t *testing.T) {
 	}
 }
 
-// A tenant is told of the cycles among its own names alone, and the others' list stays as it is.
+// A tenant sees only the cycles among its own names, and the list of all cycles stays as it is.
 func TestOwnCycles(t *testing.T) {
 	link := func(name string) gate.CycleLink {
 		return gate.CycleLink{Key: gatehouse.Key{Kind: gatehouse.Lock, Name: name}}
@@ -89,7 +89,7 @@ func TestOwnCycles(t *testing.T) {
 	tenant := parse(t, "users: [{name: u, prefix: t/, may: [{on: '*', do: read}]}]").User("u")
 	own := tenant.OwnCycles(all)
 	if len(own) != 1 || own[0].Links[0].Key.Name != "a" || own[0].Links[1].Key.Name != "b" {
-		t.Errorf("a tenant is told of %+v, want the first cycle alone", own)
+		t.Errorf("a tenant sees %+v, want the first cycle alone", own)
 	}
 	if all[0].Links[0].Key.Name != "t/a" {
 		t.Errorf("the list has become %+v", all)

@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// reportedBy connects a client that reports to a gate with a server that answers each call and each stream as
-// it is told. answer may be changed between calls.
+// reportedBy connects a client that reports to a gate with a server that ends each call and each stream with
+// the error in answer, which may change between calls.
 func reportedBy(t *testing.T, g gatehouse.Gate, answer *atomic.Pointer[error]) grpc_health_v1.HealthClient {
 	t.Helper()
 	config := grpcmiddleware.Config{

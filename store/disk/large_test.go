@@ -40,8 +40,8 @@ func acquireAll(s *Store, names []gatehouse.Key, from, to int) error {
 	return errors.Join(errs...)
 }
 
-// Many holds are there soon after a restart, whether in one name or in many, and one more in a name that has
-// so many is written by itself.
+// Many holds are there soon after a restart, whether in one name or in many. Another hold in a name with many
+// is written alone.
 func TestManyHolds(t *testing.T) {
 	const n = 30_000
 	for names, each := range map[int]int{1: n - 1, 1000: n / 1000} {
