@@ -157,10 +157,6 @@ types_fit() (
 	go run ./portable ../../test/bench linux # a module of its own, which ./... does not reach
 )
 
-test_without_epoll() {
-	go test -short -vet=off -ldflags=-s -tags portable -timeout 10m ./internal/front/http
-}
-
 # What is released has traces.
 test_with_traces() {
 	go test -tags otel ./internal/traces ./cmd/gatehouse
@@ -176,10 +172,8 @@ begin "server" build_server
 begin_beside outside test_from_outside
 begin "tests with the race detector" test_with_race
 begin_beside types types_fit
-begin_beside parking test_without_epoll
 begin_beside traces test_with_traces
 begin "tests" test_others
 begin "types fit: darwin, windows, bench" finish types
-begin "parking without epoll" finish parking
 begin "tests with traces" finish traces
 begin "tests from outside" finish outside

@@ -15,9 +15,6 @@ func Gone(fd int32) bool {
 	}
 }
 
-// Unread reports whether bytes have come on a socket, which must be open, that were not read yet.
-func Unread(fd int32) bool { return UnreadBytes(fd) > 0 }
-
 // UnreadBytes is how many bytes have come on a socket, which must be open, and were not read yet. It is 0
 // for a socket that cannot be asked.
 func UnreadBytes(fd int32) int {

@@ -6,8 +6,8 @@ package peer
 // Linux that is not known until the socket is read.
 func Gone(int32) bool { return false }
 
-// Unread reports whether bytes have come on a socket that were not read yet, which is only known on Linux.
-func Unread(int32) bool { return false }
+// UnreadBytes is how many bytes have come on a socket that were not read yet, which is only known on Linux.
+func UnreadBytes(int32) int { return 0 }
 
 // pending reports whether a listener has connections that were not accepted yet, which is only known on
 // Linux.

@@ -1,6 +1,5 @@
-// Package tlsconn is the server's end of a connection with TLS, for listeners that keep connections without a
-// goroutine: what such a connection has in memory is bounded, and while it is parked nothing that is done
-// with it waits for the client.
+// Package tlsconn is the server's end of a connection with TLS, also where an event loop has the socket: what
+// it has in memory is bounded, and to close it does not wait for the client.
 package tlsconn
 
 import (
@@ -13,7 +12,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/gatehousehq/gatehouse/internal/budget"
 )
@@ -39,8 +37,8 @@ type Connection struct {
 // Server returns a connection that speaks TLS over another one. Records that are large count to the budget.
 // plain is what a client gets that begins with HTTP and not with TLS; empty is nothing.
 func Server(conn net.Conn, config *Config, shared *budget.Budget, plain string) *Connection {
-	// The library speaks to this layer and not to the connection: so it can be parked, and its records
-	// counted.
+	// The library speaks to this layer and not to the connection: so its records can be counted, and an event
+	// loop can have them.
 	s := &socket{Conn: conn, budget: shared}
 	return &Connection{Conn: tls.Server(s, config.TLS), socket: s, config: config, plain: plain}
 }
@@ -70,7 +68,7 @@ func (c *Connection) refuse(err error) {
 		return
 	}
 	// This must not wait for a client that does not read.
-	c.socket.setBlocking(false)
+	c.socket.ending.Store(true)
 	_, _ = c.socket.Write([]byte(c.plain))
 }
 
@@ -117,7 +115,7 @@ func (c *Connection) Write(b []byte) (int, error) {
 // Close implements [net.Conn]. It tells the client that this is the end if that needs no waiting.
 func (c *Connection) Close() error {
 	// crypto/tls sends close_notify, which must not wait for a client that does not read.
-	c.socket.setBlocking(false)
+	c.socket.ending.Store(true)
 	return c.Conn.Close()
 }
 
@@ -127,37 +125,6 @@ func (c *Connection) Attach(records net.Conn) { c.socket.Conn = records }
 
 // Abandon ends the connection without a word to the client: what it was attached to is closed.
 func (c *Connection) Abandon() { _ = c.socket.Close() }
-
-// SyscallConn implements [syscall.Conn]: it is the socket's.
-func (c *Connection) SyscallConn() (syscall.RawConn, error) {
-	if sc, ok := c.socket.Conn.(syscall.Conn); ok {
-		return sc.SyscallConn()
-	}
-	return nil, errNoDescriptor
-}
-
-// errNoDescriptor is the error of a connection in memory.
-var errNoDescriptor = errors.New("connection has no file descriptor")
-
-// Park makes reads and writes take what is possible at once, until Unpark: a read with nothing there ends
-// with a timeout, and what the system does not take of a write is kept for Flush. On systems other than Unix
-// it changes nothing.
-func (c *Connection) Park() { c.socket.setBlocking(false) }
-
-// Unpark makes reads and writes wait again. Nothing may be left for Flush.
-func (c *Connection) Unpark() { c.socket.setBlocking(true) }
-
-// Parked reports whether the connection is parked.
-func (c *Connection) Parked() bool { return c.socket.nonblocking.Load() }
-
-// WriteParked writes to a parked connection, and returns how many bytes of records are left for Flush.
-func (c *Connection) WriteParked(b []byte) (left int, err error) {
-	_, err = c.Conn.Write(b)
-	return c.socket.unsent(), err
-}
-
-// Flush writes what is left of earlier writes, and waits for the client.
-func (c *Connection) Flush() error { return c.socket.flush() }
 
 // Certificate is what the client has shown, and was found valid; nil if there is none.
 func (c *Connection) Certificate() *x509.Certificate {
@@ -182,17 +149,13 @@ type socket struct {
 	net.Conn
 	budget *budget.Budget
 
-	nonblocking atomic.Bool
+	ending atomic.Bool // what is still written does not wait for the client, and may be lost
 
 	mu      sync.Mutex
 	record  int // bytes that were read for what is being read
 	charged int // the most that record was, if that is much: the TLS library keeps a buffer of that size
 	closed  bool
-	left    []byte // of writes
-	sending bool   // flush is writing
 }
-
-func (s *socket) setBlocking(yes bool) { s.nonblocking.Store(!yes) }
 
 // beginRecord notes that something is read from the beginning.
 func (s *socket) beginRecord() {
@@ -213,11 +176,7 @@ var errBudget = errors.New("server buffers as many bytes as it allows")
 
 // Read implements [net.Conn].
 func (s *socket) Read(b []byte) (n int, err error) {
-	if s.nonblocking.Load() {
-		n, err = readAtOnce(s.Conn, b)
-	} else {
-		n, err = s.Conn.Read(b)
-	}
+	n, err = s.Conn.Read(b)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record += n
@@ -234,58 +193,12 @@ func (s *socket) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// maxLeft is how much may be left of writes to a parked connection. One answer at a time is written, and what
-// TLS itself sends is small.
-const maxLeft = 2 << 20
-
-// errLeft is the error of writes that a client does not take.
-var errLeft = errors.New("client does not take what it is sent")
-
 // Write implements [net.Conn].
 func (s *socket) Write(b []byte) (n int, err error) {
-	if !s.nonblocking.Load() {
-		return s.Conn.Write(b)
+	if s.ending.Load() {
+		return writeAtOnce(s.Conn, b)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	// Behind what is left it waits its turn, as records must not change places.
-	if len(s.left) == 0 && !s.sending {
-		n, err = writeAtOnce(s.Conn, b)
-		if err != nil {
-			return n, err
-		}
-	}
-	if len(s.left)+len(b)-n > maxLeft {
-		return n, errLeft
-	}
-	s.left = append(s.left, b[n:]...)
-	// All of it counts as written: crypto/tls cannot go on after part of a record.
-	return len(b), nil
-}
-
-// unsent is how much is left of writes.
-func (s *socket) unsent() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.left)
-}
-
-// flush writes what is left.
-func (s *socket) flush() error {
-	for {
-		s.mu.Lock()
-		// Taken out before it is written, so that writes meanwhile do not wait for the client; sending has
-		// them line up behind it.
-		left := s.left
-		s.left, s.sending = nil, len(left) > 0
-		s.mu.Unlock()
-		if len(left) == 0 {
-			return nil
-		}
-		if _, err := s.Conn.Write(left); err != nil {
-			return err
-		}
-	}
+	return s.Conn.Write(b)
 }
 
 // Close implements [net.Conn].
@@ -293,7 +206,7 @@ func (s *socket) Close() error {
 	s.mu.Lock()
 	// A read that is under way may come after this: closed keeps it from charging again.
 	s.budget.Release(s.charged)
-	s.charged, s.closed, s.left = 0, true, nil
+	s.charged, s.closed = 0, true
 	s.mu.Unlock()
 	return s.Conn.Close()
 }

@@ -1,12 +1,10 @@
 package tlsconn_test
 
 import (
-	"bytes"
 	"crypto/tls"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"testing"
 	"time"
 
@@ -59,82 +57,25 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// What a parked connection is to send, and its client does not take, is kept and flushed, in order.
-func TestWritesOfAParkedConnection(t *testing.T) {
+// To close a connection says so to the client, and does not wait for one that reads nothing.
+func TestCloseDoesNotWait(t *testing.T) {
 	c, client := connect(t, budget.New(0), certs.AuthNone)
-	c.Park()
-	var want bytes.Buffer
-	text := bytes.Repeat([]byte("0123456789abcdef"), 4<<10)
-	for left := 0; left == 0 || want.Len() < 1<<20; {
-		text[0]++
-		want.Write(text)
-		var err error
-		left, err = c.WriteParked(text)
-		if err != nil && left == 0 {
-			t.Fatal(err)
-		}
-		if left > 1<<20 {
-			break
-		}
+	if err := c.Close(); err != nil {
+		t.Errorf("Close() = %v", err)
 	}
-	flushed := make(chan error, 1)
-	go func() { flushed <- c.Flush() }()
-	got := make([]byte, want.Len())
-	_, err := io.ReadFull(client, got)
-	must(t, err)
-	must(t, <-flushed)
-	if !bytes.Equal(got, want.Bytes()) {
-		t.Error("what arrived is not what was written")
+	if n, err := client.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
+		t.Errorf("a client that reads: %d, %v, want the end, told", n, err)
 	}
-	c.Unpark()
-	_, err = c.Write([]byte("end"))
-	must(t, err)
-	_, err = io.ReadFull(client, got[:3])
-	if string(got[:3]) != "end" || err != nil {
-		t.Errorf("after it: %q, %v, want end", got[:3], err)
+	c, _ = connect(t, budget.New(0), certs.AuthNone)
+	socket := c.NetConn()
+	must(t, socket.SetWriteDeadline(time.Now().Add(200*time.Millisecond)))
+	for err := error(nil); err == nil; {
+		_, err = socket.Write(make([]byte, 1<<20)) // until the system takes no more
 	}
-}
-
-// A client that takes nothing cannot have any amount kept for it, and closing its connection does not wait.
-func TestWritesAreBounded(t *testing.T) {
-	c, _ := connect(t, budget.New(0), certs.AuthNone)
-	c.Park()
-	text := make([]byte, 64<<10)
-	for range 1000 {
-		left, err := c.WriteParked(text)
-		if left > 2<<20 {
-			t.Fatalf("%d bytes are left for the client, want at most 2 MiB", left)
-		}
-		if err != nil {
-			began := time.Now()
-			_ = c.Close()
-			if took := time.Since(began); took > 2*time.Second {
-				t.Errorf("closing took %s, want no waiting", took)
-			}
-			return
-		}
-	}
-	t.Error("64 MB were written to a client that takes nothing, want an error")
-}
-
-// A read of a parked connection takes what is there, and the end of the client's half is an end.
-func TestReadsOfAParkedConnection(t *testing.T) {
-	c, client := connect(t, budget.New(0), certs.AuthNone)
-	c.Park()
-	b := make([]byte, 10)
-	if n, err := c.Read(b); n != 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("with nothing there: %d, %v, want a timeout", n, err)
-	}
-	c.Unpark()
-	_, err := client.Write([]byte("hello"))
-	must(t, err)
-	n, err := c.Read(b)
-	if string(b[:n]) != "hello" || err != nil {
-		t.Errorf("after a timeout: %q, %v, want hello", b[:n], err)
-	}
-	must(t, client.CloseWrite())
-	if n, err := c.Read(b); n != 0 || !errors.Is(err, io.EOF) {
-		t.Errorf("after close_notify: %d, %v, want the end", n, err)
+	began := time.Now()
+	_ = c.Close()
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("closing took %s, want no waiting", took)
 	}
 }
 

@@ -36,8 +36,8 @@ func (w way) String() string { return [...]string{"", " by HTTP", " by RESP"}[w]
 type doors struct {
 	http *httpfront.Server
 	resp *resp.Server
-	port *port
-	loop *loop
+	web  *loop // of http
+	loop *loop // of resp
 	work sync.WaitGroup
 
 	mu    sync.Mutex
@@ -51,14 +51,15 @@ func (c *cluster) open(gate interface {
 	resp.Gate
 }) *doors {
 	log := slog.New(slog.DiscardHandler)
-	d := &doors{port: newPort(), conns: make(map[*socket]struct{})}
-	var err error
-	if d.http, err = httpfront.New(httpfront.Config{Gate: gate, Log: log}); err != nil {
+	d := &doors{conns: make(map[*socket]struct{})}
+	web, handleHTTP, err := httpfront.Embed(httpfront.Config{Gate: gate, Log: log})
+	if err != nil {
 		c.violated("answer", gatehouse.Key{}, "%v", err)
 	}
+	d.http, d.web = web, newLoop(handleHTTP)
 	server, handler := resp.Embed(resp.Config{Gate: gate, Log: log})
 	d.resp, d.loop = server, newLoop(handler)
-	d.work.Go(func() { _ = d.http.Serve(d.port) })
+	d.work.Go(d.web.run)
 	d.work.Go(d.loop.run)
 	return d
 }
@@ -86,6 +87,7 @@ func (d *doors) close() {
 	_ = d.http.Shutdown(ctx)
 	_ = d.resp.Shutdown(ctx)
 	d.cut()
+	d.web.close()
 	d.loop.close()
 	d.work.Wait()
 }
@@ -98,23 +100,18 @@ func (d *doors) dial(by way) (*socket, error) {
 	if ended {
 		return nil, io.EOF
 	}
-	var client *socket
-	var err error
+	loop := d.loop
 	if by == viaHTTP {
-		client, err = d.port.dial()
-	} else {
-		var server *socket
-		client, server = connected()
-		d.work.Go(func() { d.loop.serve(server) })
+		loop = d.web
 	}
-	if err == nil {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.conns[client] = struct{}{}; d.ended {
-			client.Reset()
-		}
+	client, server := connected()
+	d.work.Go(func() { loop.serve(server) })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.conns[client] = struct{}{}; d.ended {
+		client.Reset()
 	}
-	return client, err
+	return client, nil
 }
 
 // leavings are the ways in which a client goes away.

@@ -1,14 +1,15 @@
 package sim_test
 
 import (
+	"context"
 	"net"
 	"sync"
 
 	"github.com/panjf2000/gnet/v2"
 )
 
-// A loop does for the handler of RESP what gnet's event loops do: one thing after the other, for all of its
-// connections.
+// A loop does for the handler of a front what gnet's event loops do: one thing after the other, for all of
+// its connections.
 type loop struct {
 	gnet.EventLoop
 	handler gnet.EventHandler
@@ -55,6 +56,12 @@ func (l *loop) close() {
 	defer l.mu.Unlock()
 	l.ended = true
 	l.more.Signal()
+}
+
+// Execute implements gnet.EventLoop.
+func (l *loop) Execute(ctx context.Context, runnable gnet.Runnable) error {
+	l.do(func() { _ = runnable.Run(ctx) })
+	return nil
 }
 
 // A looped connection is one of a loop. It has those methods of gnet's that the handler calls.

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
@@ -199,13 +197,12 @@ func newHistoryJSON(
 	return out
 }
 
-// A viewTask is a stream of frames. It is parked like a request that waits, and never decided: it ends when
+// A viewTask is a stream of frames. It waits like any other request, and is never decided: it ends when
 // its client leaves, or the server stops.
 type viewTask struct {
 	server *Server
 	user   string                            // as whose it counts
 	view   func() (v activity.View, ok bool) // what its user may see now
-	busy   atomic.Bool                       // a goroutine sends the rest of a frame
 }
 
 // streamActivity begins a stream.
@@ -222,7 +219,7 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 		responder: s.newResponder(ctx, &from), stream: new(stream),
 	}
 	w.responder.maxWait = math.MaxInt64
-	w.parkAfterHandler(ctx)
+	w.park(ctx)
 	return nil
 }
 
@@ -230,8 +227,9 @@ func (s *Server) streamActivity(ctx *fasthttp.RequestCtx, _ string) error {
 func (v *viewTask) followActivity(w *waiter) (stop func()) {
 	view := func() (activity.View, bool) {
 		seen, ok := v.view()
+		// Its user has lost the rights to it: the stream ends in the middle, and its browser asks again.
 		if !ok {
-			go w.onHangup() // it ends with that; not here, where all viewers would wait for it
+			w.conn.addTask(w.conn.fail)
 		}
 		return seen, ok
 	}
@@ -247,34 +245,17 @@ func (v *viewTask) followActivity(w *waiter) (stop func()) {
 // sendFrame sends a frame. A viewer who has not taken the last one yet goes without it: each frame is whole,
 // so that the next one tells all that this one would have.
 func (v *viewTask) sendFrame(w *waiter, frame []byte) {
-	w.stream.mu.Lock()
-	defer w.stream.mu.Unlock()
-	if v.busy.Load() {
-		return
-	}
-	sent, err := w.conn.writeNow(frame)
-	if err == nil && sent == len(frame) {
-		return
-	}
-	// Not on this goroutine, which sends to all viewers. It ends with the write timeout.
-	v.busy.Store(true)
-	go func() {
-		if err == nil {
-			stuck := time.AfterFunc(v.server.config.WriteTimeout, w.conn.closeParked)
-			err = w.conn.writeRest(frame[sent:])
-			stuck.Stop()
+	w.conn.addTask(func() {
+		if w.conn.waiter == w && !w.conn.sending {
+			w.sendPart(frame)
 		}
-		v.busy.Store(false)
-		if err != nil {
-			w.onHangup()
-		}
-	}()
+	})
 }
 
 // lastEvent tells a viewer that the server stops; it is empty where it would be put into the middle of a
 // frame.
-func (v *viewTask) lastEvent() []byte {
-	if v.busy.Load() {
+func (v *viewTask) lastEvent(c *httpConn) []byte {
+	if c.sending {
 		return nil
 	}
 	return []byte("event: end\ndata: {}\n\n")

@@ -23,10 +23,8 @@ func newViewed(t *testing.T, config Config) (*rig, *activity.Monitor) {
 	t.Helper()
 	g := new(lateGate)
 	m := activity.New(activity.Config{Gate: g, Now: time.Now})
-	config.Activity = m
-	r := newRig(t, config)
-	g.Gate = r.gate
-	return r, m
+	config.Activity, config.Gate = m, g
+	return newRig(t, config), m
 }
 
 // A lateGate is a gate that is known only when the server has been made.

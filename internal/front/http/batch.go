@@ -47,7 +47,8 @@ type batchGroup struct {
 	pending atomic.Int32    // that are submitted and not decided
 }
 
-// answerBatch judges a batch. None of its commands waits in line, so that the handler waits for all of them.
+// answerBatch judges a batch. None of its commands waits in line: it is answered once the store has decided
+// on all of them.
 func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 	from.began = s.metrics.Now()
 	b := &batchTask{server: s}
@@ -56,7 +57,7 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 		s.rejectRequest(ctx, from, badRequest("%s", err))
 		return
 	}
-	if b.hasHold() && clientGone(ctx.Conn()) {
+	if b.hasHold() && clientGone(ctx) {
 		s.abandonConn(ctx)
 		return
 	}
@@ -339,6 +340,7 @@ func (b *batchTask) writeTask(resp *fasthttp.Response, r *responder) {
 // writeShort implements [waiterTask]: each answer has only its outcome.
 func (b *batchTask) writeShort(resp *fasthttp.Response, r *responder) {
 	b.writeAnswers(resp, r, func(_ *responder, c *batchCommand) []byte {
+		// It has to fit into the room that was taken in advance (shortAnswer).
 		var o jsonObject
 		var outcome string
 		granted := []byte("false")

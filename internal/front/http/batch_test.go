@@ -183,9 +183,9 @@ func TestBatchWithoutRoom(t *testing.T) {
 	}
 	body := batchOf(commands...)
 	for most, want := range map[int64]string{
-		1 << 20:                         `200 {"answers":[{"outcome":"granted","granted":true,"limit":5`,
-		16<<10 + shortAnswer*200 + 1000: `200 {"answers":[{"outcome":"granted","granted":true},{`,
-		16 << 10:                        "503 ",
+		1 << 20:                `200 {"answers":[{"outcome":"granted","granted":true,"limit":5`,
+		shortAnswer*200 + 4000: `200 {"answers":[{"outcome":"granted","granted":true},{`,
+		shortAnswer*200 - 1:    "503 ",
 	} {
 		r := newRig(t, Config{Budget: budget.New(most)})
 		got, _ := r.visit(t, postText(batchPath, body))
@@ -198,7 +198,7 @@ func TestBatchWithoutRoom(t *testing.T) {
 // A batch that is refused for want of room counts for nothing: its user can begin what the quota allows.
 func TestBatchWithoutRoomCountsNothing(t *testing.T) {
 	policy := accesstest.Policy(t, "may: [{on: '*', do: use}], at-most: {holders: 1}")
-	r := newRig(t, Config{Budget: budget.New(16 << 10), Users: access.NewUsers(policy, time.Now)})
+	r := newRig(t, Config{Budget: budget.New(shortAnswer*200 - 1), Users: access.NewUsers(policy, time.Now)})
 	commands := []string{`{"lock":"1","op":"acquire","key":"k","expires":0}`}
 	for range 200 {
 		commands = append(commands, `{"counter":"c","op":"value"}`)

@@ -1,8 +1,8 @@
 // Package http is the front that speaks HTTP, as bouncer does: every call, waiting included, can be a GET, so
 // curl is client enough.
 //
-// A connection whose request has to wait costs no goroutine: it is taken away from the HTTP server, parked,
-// and handed back after its answer. docs/decisions/0004 has the reasons and the measurements.
+// Connections are served by one event loop for each processor. A request that has to wait costs its
+// connection no goroutine. docs/decisions/0095 has the reasons and the measurements.
 package http
 
 import (
@@ -11,8 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"runtime"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,10 +23,12 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/activity"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/manual"
 	activitypage "github.com/gatehousehq/gatehouse/internal/page"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
+	"github.com/panjf2000/gnet/v2"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 )
@@ -158,11 +159,16 @@ const (
 	maxBody   = 64 << 10 // 600 resources of capacity fit in
 )
 
+// A requestHandler answers a request, as handleRequest does.
+type requestHandler = func(ctx *fasthttp.RequestCtx, mayBlock bool) (done bool)
+
 // A Server answers HTTP. Make one with New.
 type Server struct {
 	config       Config
 	log          *slog.Logger
-	http         *fasthttp.Server
+	handle       requestHandler // handleRequest, but in tests
+	engine       *gnet.Client   // nil without event loops; the listeners are our own, see listen.go
+	loops        sync.Map       // of *eventLoop by gnet.EventLoop
 	metrics      *metrics
 	pages        map[string]fasthttp.RequestHandler
 	manual       func() (*manual.Manual, error)        // made when it is first asked for
@@ -171,23 +177,21 @@ type Server struct {
 	hosts        *hostNames
 	unknown      *access.User   // of requests that need no login; nil if rights are off
 	sources      peer.Addresses // of the open connections
-	poller       *poller
-	logsRequests bool // in the log
-	writers      answerWriters
-	gathering    gathering
+	logsRequests bool           // in the log
 	requestPool  sync.Pool
 	waiterPool   sync.Pool
 	grantPool    sync.Pool
-	bodyPool     sync.Pool
-	parkedConns  connSet[*parkedConn]
-	pacedConns   connSet[*pacedConn] // all of them, parked or not
+	conns        connSet
 	stopping     atomic.Bool
-	patient      patienceLimit
 	open         atomic.Int64
 
 	mu             sync.Mutex
 	listeners      []*peer.CappedListener // of Serve
 	listenersEnded atomic.Bool            // by Shutdown; written under the lock, once all are closed
+
+	serving       sync.WaitGroup  // calls of Serve, and clients that begin to speak TLS
+	handshakes    context.Context // of them; it ends with the listeners
+	endHandshakes context.CancelFunc
 
 	allClosed  chan struct{} // closed with the last connection, once ended
 	lastClosed func()        // closes it
@@ -195,16 +199,32 @@ type Server struct {
 
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
+	s, err := newServer(config)
+	if err != nil {
+		return nil, err
+	}
+	s.engine, err = eventloop.Start(&connHandler{server: s}, config.Log)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP: %w", err)
+	}
+	return s, nil
+}
+
+// Embed returns a server without event loops, and the handler that its caller's event loop is to call, as
+// gnet's do. Its connections may be in memory: one that implements peer.Watched need not have a descriptor.
+func Embed(config Config) (*Server, gnet.EventHandler, error) {
+	s, err := newServer(config)
+	return s, &connHandler{server: s}, err
+}
+
+// newServer returns a server without event loops.
+func newServer(config Config) (*Server, error) {
 	s := &Server{config: config, log: config.Log}
+	// Before anything that would have to be ended.
 	routes, err := newRoutes(s.allRoutes())
 	if err != nil {
 		return nil, err
 	}
-	poller, err := newPoller()
-	if err != nil {
-		return nil, err
-	}
-	// From here on nothing fails, so the poller's descriptor cannot leak.
 	if config.Budget == nil {
 		config.Budget = budget.New(0)
 	}
@@ -216,75 +236,25 @@ func New(config Config) (*Server, error) {
 	config.ReadTimeout = cmp.Or(config.ReadTimeout, DefaultReadTimeout)
 	config.WriteTimeout = cmp.Or(config.WriteTimeout, DefaultWriteTimeout)
 	config.IdleTimeout = cmp.Or(config.IdleTimeout, DefaultIdleTimeout)
-	s.config, s.poller, s.routes = config, poller, routes
+	s.config, s.routes = config, routes
 	s.hosts = newHosts(config.Hosts)
 	s.logsRequests = s.log.Enabled(context.Background(), slog.LevelDebug)
 	if config.Users != nil {
 		s.unknown = access.Unknown()
 	}
+	s.handle = s.handleRequest
 	s.sources.Most = config.ConnsPerAddress
 	s.allClosed = make(chan struct{})
 	s.lastClosed = sync.OnceFunc(func() { close(s.allClosed) })
-	s.writers.maxBusy = runtime.GOMAXPROCS(0)
-	s.gathering.processors = uint64(s.writers.maxBusy)
+	s.handshakes, s.endHandshakes = context.WithCancel(context.Background())
 	s.requestPool.New = func() any { return new(httpRequest) }
 	s.waiterPool.New = func() any { return newWaiter(s) }
 	s.grantPool.New = func() any { return newGrantTask(s) }
-	s.bodyPool.New = func() any { return new([firstBufferBytes]byte) }
 	s.metrics = newMetrics(s)
 	s.pages = s.newPages()
 	s.manual = sync.OnceValues(manual.New)
 	s.page = activitypage.New()
-	s.http = &fasthttp.Server{
-		Handler:               s.handleRequest,
-		ErrorHandler:          s.answerMalformed,
-		Logger:                libraryLogger{config.Log},
-		NoDefaultServerHeader: true,
-		ReadBufferSize:        maxHeader,
-		// With a stream this is no limit, but how much the library reads ahead.
-		MaxRequestBodySize: prefetchedBytes,
-		StreamRequestBody:  true, // see receive.go
-		HeaderReceived:     markLongBody,
-
-		DisablePreParseMultipartForm: true,
-		LazyRequestTime:              true, // the server looks at its own clock
-
-		MaxIdleWorkerDuration: time.Second,
-		Concurrency:           2 * config.Conns, // connections are counted where they are accepted
-		CloseOnShutdown:       true,
-	}
 	return s, nil
-}
-
-// Serve answers connections until Shutdown is called.
-func (s *Server) Serve(listener net.Listener) error {
-	return s.serveAccepted(listener, s.newListener(listener, s.admitConn))
-}
-
-// ServeHealth answers requests for health and metrics alone, without TLS, until Shutdown is called.
-func (s *Server) ServeHealth(listener net.Listener) error {
-	admit := func(conn net.Conn, loopback bool) (net.Conn, error) {
-		return s.admitPaced(&pacedConn{Conn: conn, server: s, loopback: loopback, healthAlone: true})
-	}
-	return s.serveAccepted(listener, s.newListener(listener, admit))
-}
-
-// serveAccepted answers the connections of a listener, which another one limits.
-func (s *Server) serveAccepted(listener net.Listener, limited *peer.CappedListener) error {
-	s.mu.Lock()
-	s.listeners = append(s.listeners, limited)
-	ended := s.listenersEnded.Load()
-	s.mu.Unlock()
-	// Shutdown came first, and has not seen this listener.
-	if ended {
-		_ = listener.Close()
-		return nil
-	}
-	err := s.http.Serve(limited)
-	if err != nil && !s.stopping.Load() {
-		return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
-	}
-	return nil
 }
 
 // Stopping makes /readyz answer 503 and every answer the last on its connection, and ends the streams of the
@@ -305,20 +275,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.Stopping()
 	s.drainListeners(ctx)
 	s.closeListeners()
-	s.pacedConns.forEach((*pacedConn).cutIdle)
-	s.drainParked(ctx)
-	// The HTTP library closes idle connections even if a request has arrived on them. So it is shut down when
-	// none is left.
+	s.serving.Wait() // every connection that was accepted is in its loop then
+	s.conns.forEach((*httpConn).wake)
+	var err error
 	select {
 	case <-s.allClosed:
 	case <-ctx.Done():
+		s.conns.forEach(func(c *httpConn) {
+			err = ctx.Err()
+			_ = c.Conn.Close()
+		})
 	}
-	err := s.http.ShutdownWithContext(ctx)
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
+	if s.engine == nil {
+		return err
 	}
-	s.poller.closePoller()
-	return err
+	return errors.Join(err, s.engine.Stop())
 }
 
 // drainListeners accepts the connections that the system has accepted.
@@ -339,6 +310,7 @@ func (s *Server) closeListeners() {
 		_ = listener.Close()
 	}
 	s.listenersEnded.Store(true)
+	s.endHandshakes() // nothing was asked on them
 	// With connections left, countClosed does this for the last of them.
 	if s.open.Load() == 0 {
 		s.lastClosed()
@@ -346,8 +318,8 @@ func (s *Server) closeListeners() {
 }
 
 // countClosed ends the counting of a connection that is closed or was refused.
-func (s *Server) countClosed(conn net.Conn) {
-	s.sources.Leave(peer.Source(conn))
+func (s *Server) countClosed(source netip.Addr) {
+	s.sources.Leave(source)
 	// While a listener is open, another connection may still be accepted.
 	if s.open.Add(-1) == 0 && s.listenersEnded.Load() {
 		s.lastClosed()

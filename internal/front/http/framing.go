@@ -8,11 +8,11 @@ import "errors"
 // 9112, section 11).
 //
 // The HTTP library is more lenient, and shows neither the line ends nor the trailers. So a framing looks at
-// the bytes before the library does. Its zero value is at the start of a request:
+// the bytes before the library does, and says where a request ends. Its zero value is at the start of one:
 //
 //	start ─► method ─► target ─► version ─► field ─► name ─► value ─┐
 //	  ▲                                     ▲ │ empty line ◄────────┘
-//	  ├──────────── no body ────────────────┼─┤
+//	  ├──── end ◄── no body ────────────────┼─┤
 //	  ├──────────── body ◄── length ────────┼─┤
 //	  └─ field (of a trailer) ◄─ last chunk ┴─┴─► chunk size ─► chunk ─► chunk size …
 type framing struct {
@@ -28,6 +28,7 @@ type framing struct {
 	nameLength uint8               // of the field, at most maxNameLength+1
 	name       [maxNameLength]byte // of the field
 	remaining  int64               // bytes of the body or chunk that follow; at first its length so far
+	body       int64               // bytes of the body that have come
 }
 
 // A framePart is what the next byte belongs to.
@@ -61,6 +62,7 @@ const (
 	atChunk
 	atChunkCR
 	atChunkLF
+	atEnd       // behind the last byte of a request
 	atMalformed // nothing more is accepted
 )
 
@@ -72,7 +74,7 @@ const (
 	maxFields = 128
 
 	// maxLengthDigits and maxSizeDigits keep the length of a body and the size of a chunk below 2⁶³.
-	// receive.go refuses what is longer than a body may be.
+	// What is longer than a body may be is refused elsewhere (awaitBody).
 	maxLengthDigits, maxSizeDigits = 18, 15
 
 	// maxExtension bounds what a client can send with each chunk, and what is then thrown away.
@@ -82,23 +84,35 @@ const (
 // errMalformed is the error of a read behind bytes that are not framed as HTTP/1.1.
 var errMalformed = errors.New("request is not framed as HTTP/1.1 requires")
 
-// scanBytes follows the next bytes of the connection. It returns how many of them are well-formed: all, or
-// those before the first malformed one.
-func (f *framing) scanBytes(b []byte) (good int) {
+// scanRequest follows the next bytes of the connection up to the end of a request. It returns how many of
+// them belong to it and are well-formed. Then the framing is atEnd or atMalformed, or wants more bytes.
+func (f *framing) scanRequest(b []byte) (n int) {
+	if f.at == atEnd {
+		*f = framing{}
+	}
 	for {
 		// Each turn skips what needs no decision, and then takes one byte that does. Bytes may come in any
 		// pieces, so both work from the state alone.
-		good += f.skipRun(b[good:])
-		if good == len(b) {
-			return good
+		n += f.skipRun(b[n:])
+		if n == len(b) || f.at == atEnd {
+			return n
 		}
-		f.at = f.nextPart(b[good])
+		f.at = f.nextPart(b[n])
 		if f.at == atMalformed {
-			return good
+			return n
 		}
-		good++
+		n++
+		if f.at == atEnd {
+			return n
+		}
 	}
 }
+
+// inHead reports whether the request line or the fields of a request have begun and not ended.
+func (f *framing) inHead() bool { return f.at <= atHeadLF && !f.trailer }
+
+// isEmpty reports whether nothing of a request has come but an empty line in front of it.
+func (f *framing) isEmpty() bool { return f.at == atEnd || f.at <= atStartLF }
 
 // skipRun follows a run of bytes that nextPart would take one after the other to the same end, and returns
 // how many they are. It is there for speed.
@@ -155,6 +169,7 @@ func (f *framing) skipLineEnd(b []byte) (n int) {
 // countBody counts n bytes of a body or a chunk as read.
 func (f *framing) countBody(n int64) {
 	f.remaining -= n
+	f.body += n
 	if f.remaining > 0 {
 		return
 	}
@@ -163,7 +178,7 @@ func (f *framing) countBody(n int64) {
 		f.at = atChunkCR
 		return
 	}
-	*f = framing{}
+	f.at = atEnd
 }
 
 // nextPart returns the part that the byte behind c belongs to. The parts are in the order of their groups.
@@ -249,7 +264,7 @@ func (f *framing) nextInLine(c byte) framePart {
 func (f *framing) partAfterHead() framePart {
 	switch {
 	case f.trailer: // the request ends with it
-		return atStart
+		return atEnd
 	case !f.hasHost && !f.http10:
 		return atMalformed
 	case f.chunked:
@@ -258,7 +273,7 @@ func (f *framing) partAfterHead() framePart {
 	case f.remaining > 0:
 		return atBody
 	}
-	return atStart
+	return atEnd
 }
 
 // expectToken returns then if c may stand in a name or a method, atMalformed otherwise.

@@ -3,6 +3,7 @@ package http
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,36 +13,62 @@ import (
 	"net/url"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/panjf2000/gnet/v2"
 	"github.com/valyala/fasthttp"
 	"pgregory.net/rapid"
 )
 
 // A tape is a connection whose client has sent everything, and then reads.
 type tape struct {
-	in    io.Reader
-	piece int // most bytes of one read
+	gnet.Conn
+	about any
+	data  []byte // that has arrived
 	out   bytes.Buffer
+	ended bool
 }
 
-func (c *tape) Read(b []byte) (int, error)     { return c.in.Read(b[:min(len(b), c.piece)]) }
-func (c *tape) Write(b []byte) (int, error)    { return c.out.Write(b) }
-func (*tape) Close() error                     { return nil }
-func (*tape) LocalAddr() net.Addr              { return new(net.TCPAddr) }
-func (*tape) RemoteAddr() net.Addr             { return new(net.TCPAddr) }
-func (*tape) SetDeadline(time.Time) error      { return nil }
-func (*tape) SetReadDeadline(time.Time) error  { return nil }
-func (*tape) SetWriteDeadline(time.Time) error { return nil }
+func (c *tape) Context() any                { return c.about }
+func (c *tape) SetContext(about any)        { c.about = about }
+func (c *tape) EventLoop() gnet.EventLoop   { return tapeLoop{} }
+func (c *tape) InboundBuffered() int        { return len(c.data) }
+func (c *tape) Peek(n int) ([]byte, error)  { return c.data[:n], nil }
+func (c *tape) Write(b []byte) (int, error) { return c.out.Write(b) }
+func (*tape) Fd() int                       { return -1 }
+func (*tape) Gone() bool                    { return false }
+func (*tape) LocalAddr() net.Addr           { return new(net.TCPAddr) }
+func (*tape) RemoteAddr() net.Addr          { return new(net.TCPAddr) }
+func (*tape) Wake(gnet.AsyncCallback) error { return nil }
+
+// Discard implements gnet.Reader.
+func (c *tape) Discard(n int) (int, error) {
+	c.data = c.data[n:]
+	return n, nil
+}
+
+// Close implements gnet.Conn.
+func (c *tape) Close() error {
+	c.ended = true
+	return nil
+}
+
+// A tapeLoop is the event loop of a tape.
+type tapeLoop struct{ gnet.EventLoop }
+
+// Execute implements gnet.EventLoop.
+func (tapeLoop) Execute(ctx context.Context, runnable gnet.Runnable) error { return runnable.Run(ctx) }
 
 // A reader reads requests as the server does, and writes down what it sees.
-type requestReader struct{ server *Server }
+type requestReader struct {
+	server  *Server
+	handler gnet.EventHandler
+}
 
 func newRequestReader(tb testing.TB) *requestReader {
 	tb.Helper()
-	server, err := New(Config{
+	server, handler, err := Embed(Config{
 		Gate: gate.New(memory.New(memory.Config{}), gate.Config{}), Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -52,24 +79,25 @@ func newRequestReader(tb testing.TB) *requestReader {
 			tb.Error(err)
 		}
 	})
-	return &requestReader{server}
+	return &requestReader{server, handler}
 }
 
 // seen are the requests in some bytes as this server reads them. last says that it ended the connection.
 func (r *requestReader) seen(input []byte, piece int) (seen []string, last bool) {
-	r.server.http.Handler = func(ctx *fasthttp.RequestCtx) {
-		if ctx.Request.IsBodyStream() {
-			body, ok := r.server.receiveBody(ctx, true)
-			if !ok {
-				return
-			}
-			defer body.release()
-		}
+	r.server.handle = func(ctx *fasthttp.RequestCtx, _ bool) bool {
 		seen = append(seen,
-			fmt.Sprintf("%s %s %q", ctx.Method(), ctx.Request.Header.RequestURI(), ctx.PostBody()))
+			fmt.Sprintf("%s %s %q", ctx.Method(), ctx.Request.Header.RequestURI(), ctx.Request.Body()))
+		return true
 	}
-	conn := &tape{in: bytes.NewReader(input), piece: piece}
-	_ = r.server.http.ServeConn(&pacedConn{Conn: conn, server: r.server}) // which is answered, or the end
+	conn := new(tape)
+	_, _ = r.handler.OnOpen(conn)
+	for part := range slices.Chunk(input, piece) {
+		conn.data = part
+		if r.handler.OnTraffic(conn) == gnet.Close || conn.ended {
+			break
+		}
+	}
+	_ = r.handler.OnClose(conn, io.EOF)
 	return seen, bytes.Contains(conn.out.Bytes(), []byte("\r\nConnection: close\r\n"))
 }
 

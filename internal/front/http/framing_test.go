@@ -18,6 +18,14 @@ var wellFramed = []string{
 		"3;a=\"b\"\r\n\r\n\n\r\n0a\r\n0123456789\r\n000\r\nTag: t\r\n\r\n",
 }
 
+// scanAll follows bytes of several requests, and returns how many of them are well-formed.
+func (f *framing) scanAll(b []byte) (good int) {
+	for good < len(b) && f.at != atMalformed {
+		good += f.scanRequest(b[good:])
+	}
+	return good
+}
+
 // The same bytes are read alike however they arrive.
 func TestFramingInPieces(t *testing.T) {
 	all := strings.Join(wellFramed, "")
@@ -25,14 +33,14 @@ func TestFramingInPieces(t *testing.T) {
 		var f framing
 		for rest := []byte(all); len(rest) > 0; {
 			n := min(size, len(rest))
-			if good := f.scanBytes(rest[:n]); good != n {
+			if good := f.scanAll(rest[:n]); good != n {
 				t.Fatalf("in pieces of %d: refused at %q, %d bytes before the end", size, rest[good:n],
 					len(rest))
 			}
 			rest = rest[n:]
 		}
-		if f.at != atStart {
-			t.Errorf("in pieces of %d: ends in part %d of a request, want the start of one", size, f.at)
+		if f.at != atEnd {
+			t.Errorf("in pieces of %d: ends in part %d of a request, want the end of one", size, f.at)
 		}
 	}
 }
@@ -50,7 +58,7 @@ func TestFramingFaultInEveryPosition(t *testing.T) {
 func tryFaults(t *testing.T, front, back string) {
 	t.Helper()
 	var before framing
-	before.scanBytes([]byte(front))
+	before.scanAll([]byte(front))
 	if before.at == atBody || before.at == atChunk {
 		return
 	}
@@ -59,7 +67,7 @@ func tryFaults(t *testing.T, front, back string) {
 			continue // it is the line feed that belongs there
 		}
 		f := before
-		if good := f.scanBytes([]byte(fault + back)); f.at != atMalformed || good > 1 {
+		if good := f.scanAll([]byte(fault + back)); f.at != atMalformed || good > 1 {
 			t.Errorf("%q between %q and %q: %d bytes accepted, want it refused", fault, front, back, good)
 		}
 	}
@@ -81,7 +89,7 @@ func TestFieldsAreBounded(t *testing.T) {
 			var f framing
 			twice := strings.Repeat(test.request, 2) // the next request begins to count anew
 			for part := range slices.Chunk([]byte(twice), piece) {
-				f.scanBytes(part)
+				f.scanAll(part)
 			}
 			if right := f.at != atMalformed; right != test.right {
 				t.Errorf("%d bytes in pieces of %d: right %t, want %t", len(twice), piece, right, test.right)
@@ -97,7 +105,7 @@ func BenchmarkFraming(b *testing.B) {
 	b.SetBytes(int64(len(request)))
 	var f framing
 	for b.Loop() {
-		if f.scanBytes(request) != len(request) {
+		if f.scanRequest(request) != len(request) {
 			b.Fatal("the request is refused")
 		}
 	}

@@ -80,7 +80,7 @@ func (g *grantTask) prepare(op gatehouse.Op) {
 	// It is checked where it is read.
 	g.Checked, g.stream, g.Judge = true, false, nil
 	w := g.waiter
-	w.early, w.late, w.hasDecision, w.decidedAt, w.charged = nil, false, false, 0, 0
+	w.late, w.hasDecision, w.decidedAt, w.charged = false, false, 0, 0
 }
 
 // answerGrant puts an operation on a grant to the gate. A client that has left gets no grant.
@@ -96,7 +96,7 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 		return
 	}
 	// As for a single hold, this is asked before the store is.
-	if params.TakesForRecord(cmd) && clientGone(ctx.Conn()) {
+	if params.TakesForRecord(cmd) && clientGone(ctx) {
 		s.abandonConn(ctx)
 		return
 	}
@@ -113,9 +113,9 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 	s.answerTask(ctx, w, from)
 }
 
-// answerTask answers a task that was begun, or parks its connection until the result is there.
+// answerTask answers a task that was begun, or has its connection wait until the result is there.
 func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter, from *sender) {
-	atOnce, decided := w.awaitDecision()
+	atOnce, decided := w.takeDecision()
 	if !decided {
 		if !w.beginWait(ctx, from) {
 			return
@@ -123,7 +123,7 @@ func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter, from *sender) {
 		if w.responder.stream {
 			w.stream = new(stream)
 		}
-		w.parkAfterHandler(ctx)
+		w.park(ctx)
 		return
 	}
 	w.answerInHandler(ctx, atOnce)

@@ -20,11 +20,7 @@ func TestGrantWaits(t *testing.T) {
 		c.post(grantsPath, body)
 		c.send("/counter/behind/count")
 		asked := fake.asked(t, 1)
-		await.True(t, "the connection is parked", func() bool {
-			r.parkedConns.mu.Lock()
-			defer r.parkedConns.mu.Unlock()
-			return len(r.parkedConns.conns) == 1
-		})
+		await.True(t, "the connection waits", r.hasWaiter)
 		grants(asked)
 		asked.Decision.Want = nil
 		asked.Decided(asked)
@@ -142,4 +138,15 @@ func TestTopUpOfAClientThatHasLeft(t *testing.T) {
 	close(hold)
 	await.True(t, "the connection has ended", func() bool { return r.open.Load() == 0 })
 	fake.asked(t, 1)
+}
+
+// hasWaiter reports whether the connection of a request waits.
+func (r *rig) hasWaiter() (waits bool) {
+	told := make(chan bool)
+	r.conns.forEach(func(c *httpConn) {
+		if c.addTask(func() { told <- c.waiter != nil }) && <-told {
+			waits = true
+		}
+	})
+	return waits
 }

@@ -6,46 +6,40 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+	"os"
 
 	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 	"github.com/valyala/fasthttp"
 )
 
-// handleRequest answers one request, or parks its connection. The HTTP library calls it with the headers read
-// and, of a body, no more than prefetchedBytes.
-func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
+// handleRequest answers one request, or has its connection wait. On the loop it reports false where the
+// answer may take long: then it is called again, with mayBlock, by a goroutine.
+func (s *Server) handleRequest(ctx *fasthttp.RequestCtx, mayBlock bool) (done bool) {
 	forbidStoring(&ctx.Response)
 	from := readSender(&ctx.Request.Header)
 	nameRequest(ctx, &from)
 	// The library knows "close" only as the whole value of Connection, and not in a list.
 	if from.wantsClose {
 		ctx.Request.SetConnectionClose()
-		ctx.SetConnectionClose()
 	}
 	path, query := splitURI(ctx.Request.Header.RequestURI())
 	if !s.admitRequest(ctx, path, &from) {
-		dropBody(ctx)
-		return
-	}
-	// The body comes before all else, even for a request that is rejected: an unread body would be taken for
-	// the next request of this connection.
-	if ctx.Request.IsBodyStream() {
-		body, ok := s.receiveBody(ctx, s.wantsBody(ctx, path))
-		if !ok {
-			return
-		}
-		defer body.release()
+		return true
 	}
 	if isHealthAlone(ctx) {
 		s.answerHealthAlone(ctx, path, &from)
-		return
+		return true
+	}
+	// Much takes long to read, and to do.
+	if !mayBlock && len(ctx.Request.Body()) > eventloop.ReadSize {
+		return false
 	}
 	// Grants and batches have paths that neither a kind nor a route can have.
 	if s.answerSeveral(ctx, path, query, &from) {
-		return
+		return true
 	}
 	began := s.metrics.Now()
 	// Requests are pooled, as a request that is decided at once allocates nothing. Whatever outlives this
@@ -61,7 +55,10 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 	}
 	// The path of a route is unknown to the controllers, so these are tried on 404. The paths of controllers
 	// come first; newRoutes refuses a route that another path would hide.
+	done = true
 	switch {
+	case !mayBlock && s.takesLong(r, p, page, path):
+		done = false
 	case p != nil && p.status == fasthttp.StatusNotFound && s.answerRoute(ctx, path, query, &from):
 	case p != nil:
 		if r.Command.Op != 0 {
@@ -83,6 +80,20 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx) {
 		s.decideRequest(ctx, r, &from)
 	}
 	s.requestPool.Put(r)
+	return done
+}
+
+// takesLong reports whether a request is for a page, a route, or to delete many names: the loop must not wait
+// for those.
+func (s *Server) takesLong(r *httpRequest, p *rejection, page string, path []byte) bool {
+	switch {
+	case p != nil:
+		found, _, _ := s.findRoute(path)
+		return p.status == fasthttp.StatusNotFound && found != nil
+	case page == listPage:
+		return r.Command.Op == gatehouse.OpDelete
+	}
+	return page != ""
 }
 
 // admitRequest rejects a request that is for another host, or from a sender that is not known, and reports
@@ -94,8 +105,7 @@ func (s *Server) admitRequest(ctx *fasthttp.RequestCtx, path []byte, from *sende
 
 // isHealthAlone reports whether a request came to a listener of ServeHealth.
 func isHealthAlone(ctx *fasthttp.RequestCtx) bool {
-	c := pacedConnOf(ctx.Conn())
-	return c != nil && c.healthAlone
+	return connectionOf(ctx).origin.healthAlone
 }
 
 // readFormAndQuery fills in the command's parameters from the query and the body, and notes in from how the
@@ -116,7 +126,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 	r.Command.Origin = s.noteOrigin(from)
 	// This is asked before the store is, so that an acquire whose client has left changes nothing there. It
 	// costs a system call, which only a hold is worth.
-	if params.TakesForClient(r.Command.Op, r.Key.Kind, false) && clientGone(ctx.Conn()) {
+	if params.TakesForClient(r.Command.Op, r.Key.Kind, false) && clientGone(ctx) {
 		s.abandonConn(ctx)
 		return
 	}
@@ -131,7 +141,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		return
 	}
 	s.config.Gate.Submit(w.alone[:]...)
-	atOnce, decided := w.awaitDecision()
+	atOnce, decided := w.takeDecision()
 	if !decided {
 		if !w.beginWait(ctx, from) {
 			return
@@ -139,7 +149,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		if r.stream {
 			w.stream = new(stream)
 		}
-		w.parkAfterHandler(ctx)
+		w.park(ctx)
 		return
 	}
 	w.answerInHandler(ctx, atOnce)
@@ -149,10 +159,8 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 // behind it. Answers to earlier requests are sent first.
 func (s *Server) abandonConn(ctx *fasthttp.RequestCtx) {
 	s.metrics.Hangups.Inc()
-	// To close the connection here would lose the answers to earlier requests of a pipeline. A hijack happens
-	// after these are written.
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(net.Conn) {}) // then the library closes it
+	// Answers to earlier requests of a pipeline are written before the connection is closed.
+	connectionOf(ctx).abandoned = true
 }
 
 // countReply counts a response in the metrics, and writes it to the log at level debug.
@@ -178,6 +186,7 @@ func (s *Server) closeIfStopping(ctx *fasthttp.RequestCtx) {
 // rejectRequest answers a request that is put to no controller.
 func (s *Server) rejectRequest(ctx *fasthttp.RequestCtx, from *sender, p *rejection) {
 	s.metrics.countResponse(p.status)
+	// A page of an allowed origin is to read why it was refused.
 	allowOrigin(&ctx.Response, s.allowedOrigin(from))
 	for _, header := range [...][2]string{
 		{fasthttp.HeaderAllow, p.allow}, {fasthttp.HeaderLocation, p.location},
@@ -221,19 +230,18 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 	// What is not recognized below is a fault of the syntax.
 	p := badRequest("request is malformed: want an HTTP/1.1 request line and headers")
 	const tooLarge = fasthttp.StatusRequestHeaderFieldsTooLarge
-	var timeout net.Error
 	var tooLong *fasthttp.ErrSmallBuffer
 	switch {
 	case errors.As(err, &tooLong):
 		p = reject(tooLarge, "request line and headers are longer than %d bytes", maxHeader)
-	case hasTooManyFields(ctx.Conn()):
+	case hasTooManyFields(connectionOf(ctx)):
 		p = reject(tooLarge, "request has more than %d header fields", maxFields)
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p = reject(fasthttp.StatusRequestEntityTooLarge, "body is longer than %d bytes",
 			bodyLimit(ctx.Request.Header.RequestURI()))
 	case errors.Is(err, errBufferedTooMuch):
 		p = reject(fasthttp.StatusServiceUnavailable, "%s", err)
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, os.ErrDeadlineExceeded):
 		p = reject(fasthttp.StatusRequestTimeout, "request did not arrive within %s", s.config.ReadTimeout)
 	}
 	forbidStoring(&ctx.Response)
@@ -245,9 +253,8 @@ func (s *Server) answerMalformed(ctx *fasthttp.RequestCtx, err error) {
 }
 
 // hasTooManyFields reports whether a connection was found malformed for the number of a request's fields.
-func hasTooManyFields(conn net.Conn) bool {
-	c := pacedConnOf(conn)
-	return c != nil && c.framing.at == atMalformed && c.framing.fields == maxFields
+func hasTooManyFields(c *httpConn) bool {
+	return c.framing.at == atMalformed && c.framing.fields == maxFields
 }
 
 // A libraryLogger writes what the HTTP library reports about connections to the log, at level debug: a client

@@ -129,6 +129,7 @@ func holdersJSON(holders []gatehouse.HolderEntry) []holderJSON {
 			ExpiresIn: knownMillis(h.ExpiresAfter), Renewals: h.Renewals, Slots: h.Slots, Fence: h.Fence,
 			Evicted: newClosingJSON(h.Evicted),
 		}
+		// One from a store of an earlier version has no beginning.
 		if !h.Since.IsZero() {
 			out.Since, out.HeldFor = new(h.Since.UTC()), knownMillis(h.HeldFor)
 		}

@@ -65,8 +65,8 @@ const maxHostLength = 253
 // loopback address it looks at all requests except those about health. Elsewhere programs reach the server by
 // whatever name their network has for it, so it looks only at requests that may come from a browser.
 func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) bool {
-	c := pacedConnOf(ctx.Conn())
-	loopback := c != nil && c.loopback
+	c := connectionOf(ctx)
+	loopback := c.origin.loopback
 	if !loopback && !from.mayBeBrowser() {
 		return true
 	}
@@ -75,14 +75,14 @@ func (s *Server) checkHost(ctx *fasthttp.RequestCtx, path []byte, from *sender) 
 		host = named // RFC 9112, section 3.2.2
 	}
 	// All requests of a connection nearly always have the same Host, so one comparison does.
-	if c != nil && c.knownHost != (unique.Handle[string]{}) && string(host) == c.knownHost.Value() {
+	if c.knownHost != (unique.Handle[string]{}) && string(host) == c.knownHost.Value() {
 		return true
 	}
 	switch {
 	case len(host) == 0 && !ctx.Request.Header.IsHTTP11(): // no browser sends such a request
 		return true
 	case s.hosts.hasHost(host):
-		if c != nil && len(host) <= maxHostLength {
+		if len(host) <= maxHostLength {
 			c.knownHost = unique.Make(string(host))
 		}
 		return true

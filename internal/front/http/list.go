@@ -34,7 +34,7 @@ type nameList struct {
 }
 
 // answerList answers a request for names. The store has to look at all its names to find those that come
-// next, which can take a tenth of a second. So the connection is parked meanwhile, like one that waits in
+// next, which can take a tenth of a second. So the connection waits meanwhile, like one whose request is in
 // line, and the search ends when its client leaves.
 func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from *sender) {
 	l := &nameList{Prefix: gate.Prefix{Kind: kind}, server: s, user: from.user}
@@ -46,10 +46,10 @@ func (s *Server) answerList(ctx *fasthttp.RequestCtx, kind gatehouse.Kind, from 
 		return
 	}
 	w := &waiter{server: s, task: l, responder: s.newResponder(ctx, from)}
-	// parkAfterHandler comes before the search: from then on a hang-up calls cancel and so ends the search.
+	// park comes before the search: from then on a hang-up calls cancel and so ends the search.
 	leaves, cancel := context.WithCancel(context.Background())
 	l.cancel = cancel
-	w.parkAfterHandler(ctx)
+	w.park(ctx)
 	go func() { // ends with the list, or soon after its client has left
 		if l.loadNames(leaves, s) {
 			w.onDecision(nil)
@@ -153,9 +153,6 @@ func (l *nameList) writeTask(resp *fasthttp.Response, r *responder) {
 	allowOrigin(resp, r.origin)
 	if l.err == nil {
 		writeRawJSON(resp, "application/json", l.body)
-		// The answer is copied into one message with its headers. The waiter stays until a slow client has
-		// taken that, and must not keep the body as well.
-		l.body = nil
 		return
 	}
 	f := errorRejection(l.err)

@@ -1,22 +1,54 @@
 package http
 
 import (
+	"fmt"
 	"net"
+	"net/netip"
 
 	"github.com/gatehousehq/gatehouse/internal/peer"
-	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 )
 
-// newListener returns a listener that counts the connections that it accepts, starts their time, and answers
-// those beyond the limits with 503.
-func (s *Server) newListener(
-	listener net.Listener, admit func(conn net.Conn, loopback bool) (net.Conn, error),
-) *peer.CappedListener {
-	loopback := isLoopback(listener.Addr())
-	return peer.CapListener(listener, peer.CapConfig{
-		Admit:  func(conn net.Conn) (net.Conn, error) { return admit(conn, loopback) },
+// Connections are accepted here and handed to the event loops, because a listener of gnet's own ends its
+// server when there is no file descriptor left, and cannot refuse a connection with a sentence.
+
+// Serve answers connections until Shutdown is called. It closes the listener.
+func (s *Server) Serve(listener net.Listener) error {
+	return s.serveAs(listener, connOrigin{loopback: isLoopback(listener.Addr())})
+}
+
+// ServeHealth answers requests for health and metrics alone, without TLS, until Shutdown is called.
+func (s *Server) ServeHealth(listener net.Listener) error {
+	return s.serveAs(listener, connOrigin{loopback: isLoopback(listener.Addr()), healthAlone: true})
+}
+
+// serveAs answers the connections of a listener.
+func (s *Server) serveAs(listener net.Listener, origin connOrigin) error {
+	capped := peer.CapListener(listener, peer.CapConfig{
+		Admit:  func(conn net.Conn) (net.Conn, error) { return s.enrollConn(conn, origin) },
 		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "HTTP", err) },
 	})
+	s.mu.Lock()
+	ended := s.listenersEnded.Load()
+	if !ended {
+		s.listeners = append(s.listeners, capped)
+		s.serving.Add(1)
+	}
+	s.mu.Unlock()
+	// Shutdown came first, and has not seen this listener.
+	if ended {
+		return capped.Close()
+	}
+	defer s.serving.Done()
+	for {
+		_, err := capped.Accept() // enrollConn has handed it to an event loop
+		switch {
+		case err == nil:
+		case s.listenersEnded.Load() || s.stopping.Load():
+			return nil
+		default:
+			return fmt.Errorf("serving HTTP on %s: %w", listener.Addr(), err)
+		}
+	}
 }
 
 // The answers to connections beyond the limits.
@@ -36,44 +68,40 @@ const wantsTLS = "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n" +
 	"Content-Type: text/plain; charset=utf-8\r\nX-Content-Type-Options: nosniff\r\n" +
 	"Content-Length: 64\r\n\r\nrequest came without TLS: this port speaks TLS alone, want https"
 
-// admitConn counts a connection, unless that is beyond the limits, and starts the time for its first request.
-// loopback says that only this machine reaches its listener.
-func (s *Server) admitConn(conn net.Conn, loopback bool) (net.Conn, error) {
-	if s.config.TLS != nil {
-		conn = tlsconn.Server(conn, s.config.TLS, s.config.Budget, wantsTLS)
-	}
-	return s.admitPaced(&pacedConn{Conn: conn, server: s, loopback: loopback})
-}
-
-// admitPaced is admitConn for a connection as it is served.
-func (s *Server) admitPaced(paced *pacedConn) (net.Conn, error) {
-	if refusal := s.countOpened(paced.Conn); refusal != "" {
+// enrollConn hands a connection to an event loop, unless that is beyond the limits.
+func (s *Server) enrollConn(conn net.Conn, origin connOrigin) (net.Conn, error) {
+	secure := s.config.TLS != nil && !origin.healthAlone
+	source := peer.Source(conn) // which is gone after Enroll
+	if refusal := s.countOpened(source); refusal != "" {
 		s.metrics.countResponse(503)
 		s.metrics.Refused.Inc()
 		// With TLS the client could not read the answer, and shaking hands would cost more than it is worth.
-		if _, secure := paced.Conn.(*tlsconn.Connection); secure {
+		if secure {
 			refusal = ""
 		}
 		return nil, refusal
 	}
-	s.pacedConns.addConn(paced)
-	paced.startTimer(fresh)
-	// Shutdown looks at pacedConns once. It may have done so before this connection was stored there.
-	if s.listenersEnded.Load() {
-		paced.cutIdle()
+	if secure {
+		s.serving.Add(1)
+		go s.shakeHands(conn, &origin)
+		return conn, nil
 	}
-	return paced, nil
+	if _, err := s.engine.EnrollContext(conn, &origin); err != nil {
+		s.countClosed(source)
+		return nil, err
+	}
+	return conn, nil
 }
 
 // countOpened counts a connection. If that is beyond the limits, it is not counted, and refusal is the
 // answer.
-func (s *Server) countOpened(conn net.Conn) (refusal peer.Refusal) {
-	if !s.sources.Enter(peer.Source(conn)) {
+func (s *Server) countOpened(source netip.Addr) (refusal peer.Refusal) {
+	if !s.sources.Enter(source) {
 		return tooManyFromAddress
 	}
 	// Counting first and looking then keeps two connections from both taking the last place.
 	if s.open.Add(1) > int64(s.config.Conns) {
-		s.countClosed(conn)
+		s.countClosed(source)
 		return tooManyConns
 	}
 	return ""

@@ -213,34 +213,31 @@ func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
 // chargeAnswer takes an answer from the budget of the server until it is written. If take finds no room for
 // it, the answer becomes 503. An answer whose bytes are shared by all requests must not be charged.
 func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(bytes int) bool) {
-	c := pacedConnOf(ctx.Conn())
+	c := connectionOf(ctx)
 	size := len(ctx.Response.Body())
 	if c == nil || size <= budget.Tiny {
 		return
 	}
-	// The connection has one counter. An earlier answer of the same pipeline gives its bytes back first.
-	c.releaseCharged()
 	if !take(size) {
 		s.writeOverloaded(&ctx.Response, from.wantsJSON)
 		return
 	}
-	c.answerCharged.Store(int64(size))
+	c.answerBytes = size
 }
 
 // chargeTask is chargeAnswer for the result of a waiter's task.
 func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
-	c := pacedConnOf(ctx.Conn())
+	c := connectionOf(ctx)
 	size := len(ctx.Response.Body())
 	if c == nil || size <= budget.Tiny && w.charged == 0 {
 		s.config.Budget.Release(w.charged)
 		return
 	}
-	c.releaseCharged()
 	// A batch has taken room in advance.
 	if more := size - w.charged; more > 0 && s.config.Budget.Take(more) {
 		w.charged = size
 	}
-	c.answerCharged.Store(int64(w.charged))
+	c.answerBytes = w.charged
 	if size > w.charged {
 		ctx.Response.ResetBody()
 		w.task.writeShort(&ctx.Response, &w.responder)
@@ -254,10 +251,21 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 	writeProblem(resp, fasthttp.StatusServiceUnavailable, errBufferedTooMuch.Error(), json)
 }
 
+// noteCharged notes how many bytes of the budget an answer has that is to be written next. The connection has
+// one counter: an earlier answer of the same pipeline gives its bytes back first.
+func (c *httpConn) noteCharged(bytes int) {
+	if bytes > 0 {
+		c.writeEarlier()
+		c.releaseCharged()
+		c.answerCharged = bytes
+	}
+}
+
 // releaseCharged gives the bytes of the last large answer back to the budget.
-func (c *pacedConn) releaseCharged() {
-	if size := c.answerCharged.Swap(0); size > 0 {
-		c.server.config.Budget.Release(int(size))
+func (c *httpConn) releaseCharged() {
+	if c.answerCharged > 0 {
+		c.server.config.Budget.Release(c.answerCharged)
+		c.answerCharged = 0
 	}
 }
 
@@ -271,7 +279,7 @@ func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Mutex, from 
 	}
 	defer turn.End()
 	// A client that gave up waiting must not cost the others an answer that it will not read.
-	if clientGone(ctx.Conn()) {
+	if clientGone(ctx) {
 		s.abandonConn(ctx)
 		return
 	}

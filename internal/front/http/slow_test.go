@@ -2,6 +2,8 @@ package http
 
 import (
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -128,4 +130,19 @@ func TestShutdownWhileTheStoreWorks(t *testing.T) {
 	s.letGo()
 	waits.want(200, "k")
 	passes.want(200, "1")
+}
+
+// More requests may come behind one for which the store is asked than behind one that waits in line.
+func TestManyRequestsBehindOneAtTheStore(t *testing.T) {
+	s := newFar()
+	r := newRigOn(t, Config{}, s)
+	defer s.letGo()
+	c := r.dial(t)
+	const count = 3 * maxBehind / 50 // so long is each
+	c.send(slices.Repeat([]string{"/counter/held/count"}, count)...)
+	s.inHand(t, 1)
+	s.letGo()
+	for i := range count {
+		c.want(200, strconv.Itoa(i+1))
+	}
 }

@@ -21,7 +21,7 @@ func BenchmarkHandler(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			g := gate.New(memory.New(memory.Config{}), gate.Config{})
-			s, err := New(Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
+			s, handler, err := Embed(Config{Gate: g, Log: slog.New(slog.DiscardHandler)})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -37,12 +37,15 @@ func BenchmarkHandler(b *testing.B) {
 						`{"pace":"b","size":999999999},{"tokenbucket":"c","size":999999999,"cost":2},` +
 						`{"fixedwindow":"d","size":999999999}]}`)
 				}
-				requests[i].Init(&request, nil, nil)
+				request.CopyTo(&requests[i].Request)
+				conn := new(tape)
+				_, _ = handler.OnOpen(conn)
+				requests[i].Init2(conn.about.(*httpConn), nil, false)
 			}
 			for b.Loop() {
 				for i := range requests {
 					ctx := &requests[i]
-					s.handleRequest(ctx)
+					s.handleRequest(ctx, false)
 					if status := ctx.Response.StatusCode(); status >= 300 {
 						b.Fatalf("status %d: %s", status, ctx.Response.Body())
 					}

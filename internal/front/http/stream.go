@@ -2,8 +2,6 @@ package http
 
 import (
 	"bytes"
-	"sync"
-	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/budget"
@@ -15,10 +13,10 @@ import (
 //
 //	POST, Accept: text/event-stream ──▶ decided in the handler ──▶ one event, the outcome
 //	                                │
-//	                                └──▶ parked: the headers, and a "waiting" event whenever the place
+//	                                └──▶ waits: the headers, and a "waiting" event whenever the place
 //	                                     changes; the outcome is the last event and ends the connection
 //
-// A parked stream costs what any parked request does, and an entry among the followers of its line.
+// A stream that waits costs what any request that waits does, and an entry among the followers of its line.
 
 const eventStreamType = "text/event-stream"
 
@@ -26,6 +24,7 @@ const eventStreamType = "text/event-stream"
 // a key, by POST: what opens streams opens them again by itself when a connection breaks, and then the
 // repeated request must be the same hold, and no cache or browser may send it.
 func (r *httpRequest) checkStream(ctx *fasthttp.RequestCtx, from *sender) *rejection {
+	// A command that cannot wait has no place to tell: it is answered without a stream.
 	r.stream = r.Command.Op.Waits() && bytes.Contains(from.accept, []byte(eventStreamType))
 	switch {
 	case !r.stream:
@@ -42,24 +41,15 @@ func (r *httpRequest) checkStream(ctx *fasthttp.RequestCtx, from *sender) *rejec
 	return nil
 }
 
-// A stream is what a waiter has that is told its place. A waiter without one is told only its outcome.
+// A stream is what a waiter has that is told its place. A waiter without one is told only its outcome. It
+// belongs to the loop of the waiter's connection.
 type stream struct {
-	mu    sync.Mutex // held while something is written
-	begun bool       // the headers are sent
-	stop  func()     // ends the following
+	begun bool   // the headers are sent
+	stop  func() // ends the following
 }
 
 // beginStream sends the headers of a waiter's stream, and has it told its place from now on.
 func (w *waiter) beginStream() {
-	// Nothing is written yet, so that the headers come first. Whoever has the decision waits for the lock.
-	w.stream.mu.Lock()
-	w.mu.Lock()
-	finished := w.finished
-	w.mu.Unlock()
-	if finished {
-		w.stream.mu.Unlock()
-		return
-	}
 	resp := fasthttp.AcquireResponse()
 	defer fasthttp.ReleaseResponse(resp)
 	forbidStoring(resp)
@@ -72,24 +62,10 @@ func (w *waiter) beginStream() {
 	resp.SetConnectionClose()
 	// Without a length the body lasts as long as the connection.
 	resp.Header.SetContentLength(-2)
+	// Before the following begins, whose first place may come at once.
 	w.stream.begun = true
-	failed := w.sendPart(resp.Header.AppendBytes(nil))
-	w.stream.mu.Unlock()
-	if failed {
-		w.onHangup()
-		return
-	}
-	stop := w.follow()
-	w.stream.mu.Lock()
-	w.stream.stop = stop
-	w.stream.mu.Unlock()
-	// It may have been decided meanwhile, when there was nothing to stop yet.
-	w.mu.Lock()
-	finished = w.finished
-	w.mu.Unlock()
-	if finished {
-		stop()
-	}
+	w.sendPart(resp.Header.Header())
+	w.stream.stop = w.follow()
 }
 
 // follow has the client told its place, or its places in several lines.
@@ -114,34 +90,26 @@ func (w *waiter) sendGrantPlace(key gatehouse.Key, entry gatehouse.WaiterEntry) 
 	w.sendPlace(append(append(append([]byte{'{'}, name...), ','), place[1:]...))
 }
 
-// slowestWrite is how long a part of a stream may take to be written where a write has to wait.
-const slowestWrite = time.Second
-
-// sendPart writes a part of the stream, and reports whether that has failed. A client whose buffer is full
-// does not read what it asked for, and is not waited for. It is called with the stream's lock held.
-func (w *waiter) sendPart(part []byte) (failed bool) {
-	sent, err := w.conn.writeNow(part)
-	if err == nil && sent == 0 {
-		// Systems without writeNow write in the usual way. The time is one that a busy machine does not take
-		// to get to the write: a client that does read must not be cut off.
-		stuck := time.AfterFunc(slowestWrite, w.conn.closeParked)
-		sent, err = w.conn.Write(part)
-		stuck.Stop()
+// sendPart writes a part of the stream. A client that has not taken the part before does not read what it
+// asked for, and is not waited for.
+func (w *waiter) sendPart(part []byte) {
+	c := w.conn
+	c.loop.flushAnswers()
+	if c.sending {
+		c.fail()
+		return
 	}
-	return err != nil || sent < len(part)
+	c.write(part)
 }
 
 // sendPlace tells the client its place.
 func (w *waiter) sendPlace(place []byte) {
-	w.stream.mu.Lock()
-	w.mu.Lock()
-	finished := w.finished
-	w.mu.Unlock()
-	failed := !finished && w.sendPart(appendRawEvent(nil, "waiting", place))
-	w.stream.mu.Unlock()
-	if failed {
-		w.onHangup()
-	}
+	event := appendRawEvent(nil, "waiting", place)
+	w.conn.addTask(func() {
+		if w.conn.waiter == w {
+			w.sendPart(event)
+		}
+	})
 }
 
 // endStream returns what ends a stream that has begun: the outcome as the last event. Nothing else is written
@@ -150,23 +118,16 @@ func (w *waiter) endStream() (message []byte, begun bool) {
 	if w.stream == nil {
 		return nil, false
 	}
-	w.stream.mu.Lock()
-	begun = w.stream.begun
-	// Not called under the lock, which events that are being written need.
-	stop := w.stream.stop
-	w.stream.mu.Unlock()
-	if stop != nil {
-		stop()
-	}
+	w.stopStream()
 	// Then it is answered as without a stream, with a status that tells the outcome.
-	if !begun {
+	if !w.stream.begun {
 		return nil, false
 	}
 	switch task := w.task.(type) {
 	case *grantTask:
 		return w.grantEvent(task), true
 	case *viewTask:
-		return task.lastEvent(), true
+		return task.lastEvent(w.conn), true
 	}
 	return w.responder.outcomeEvent(w.Decision, w.Err), true
 }
@@ -187,14 +148,8 @@ func (w *waiter) grantEvent(g *grantTask) []byte {
 
 // stopStream ends the following of a waiter whose client is gone.
 func (w *waiter) stopStream() {
-	if w.stream == nil {
-		return
-	}
-	w.stream.mu.Lock()
-	stop := w.stream.stop
-	w.stream.mu.Unlock()
-	if stop != nil {
-		stop()
+	if w.stream != nil && w.stream.stop != nil {
+		w.stream.stop()
 	}
 }
 

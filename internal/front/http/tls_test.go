@@ -16,6 +16,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
+	"github.com/valyala/fasthttp"
 )
 
 // A tlsRig is a rig that speaks TLS.
@@ -216,6 +217,73 @@ func TestTLSSlowReader(t *testing.T) {
 	for range unread {
 		slow.want(200, message)
 	}
+}
+
+// An answer that is too large for the loop goes out as records, among others, and also to a client that is
+// slow to read it.
+func TestTLSLargeAnswer(t *testing.T) {
+	text := strings.Repeat("large", 300<<10)
+	r := newTLSRig(t, Config{Routes: map[string]func(*fasthttp.RequestCtx, string) error{
+		"GET /large": func(ctx *fasthttp.RequestCtx, _ string) error { ctx.SetBodyString(text); return nil },
+	}})
+	r.address = r.serve(t, func(l net.Listener) net.Listener { return smallBuffers{l} })
+	for name, version := range certstest.Versions {
+		t.Run(name, func(t *testing.T) {
+			c := r.dialTLS(t, version)
+			for range 3 {
+				c.send("/counter/c/count?amount=0", "/large", "/counter/c/count?amount=0")
+				c.want(200, "0")
+				c.want(200, text)
+				c.want(200, "0")
+			}
+		})
+	}
+	await.True(t, "nothing of the budget is taken but for records", func() bool {
+		return r.open.Load() > 0 || r.config.Budget.Used() == 0
+	})
+}
+
+// A heldConn keeps what is written until it is let go, so that the end of a handshake and a request go out
+// together.
+type heldConn struct {
+	net.Conn
+	holds bool
+	held  []byte
+}
+
+// Write implements [net.Conn].
+func (c *heldConn) Write(b []byte) (int, error) {
+	if c.held = append(c.held, b...); c.holds {
+		return len(b), nil
+	}
+	held := c.held
+	c.held = nil
+	_, err := c.Conn.Write(held)
+	return len(b), err
+}
+
+// Read implements [net.Conn]. What comes first is the answer to the hello.
+func (c *heldConn) Read(b []byte) (int, error) {
+	c.holds = true
+	return c.Conn.Read(b)
+}
+
+// A request that has come together with the end of the handshake is answered, also if the server ends.
+func TestTLSRequestBehindTheHandshake(t *testing.T) {
+	r := newTLSRig(t, Config{})
+	first := r.dialTLS(t, 0)
+	first.send("/counter/c/count?amount=0")
+	first.want(200, "0")
+	r.listenersEnded.Store(true) // as if Shutdown had come between the handshake and the loop
+	held := &heldConn{Conn: r.dial(t).Conn}
+	conn := tls.Client(held, r.ca.Client())
+	if err := conn.HandshakeContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := &client{conn, t, bufio.NewReader(conn)}
+	held.holds = false
+	c.send("/counter/c/count")
+	c.want(200, "1")
 }
 
 // A stream of events comes over TLS as it does without: the place in line, and the outcome.

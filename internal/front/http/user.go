@@ -10,7 +10,6 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
-	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/valyala/fasthttp"
 )
 
@@ -30,7 +29,7 @@ func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) b
 	caller := new(access.Caller) // of a connection of another sort, which counts for no user
 	// What the connection is known by is its credentials alone, and these are judged by who sends them, too.
 	unfit := from.sendsBasic() && from.hasBrowserMark()
-	if c := pacedConnOf(ctx.Conn()); c != nil && !unfit {
+	if c := connectionOf(ctx); !unfit {
 		caller = c.callerOf()
 	}
 	user, login, err := caller.Identify(s.config.Users, from.authorization,
@@ -48,10 +47,8 @@ func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) b
 
 // newLogin reads the header Authorization, or what stands in its place.
 func (s *Server) newLogin(ctx *fasthttp.RequestCtx, from *sender) (*access.Login, error) {
-	source := access.From{Address: peer.Source(ctx.Conn()), Certificate: certificateOf(ctx.Conn())}
-	if c := pacedConnOf(ctx.Conn()); c != nil {
-		_, source.Secure = c.Conn.(*tlsconn.Connection)
-	}
+	source := access.From{Address: peer.Source(ctx.Conn()), Certificate: connectionOf(ctx).certificate()}
+	source.Secure = connectionOf(ctx).secure != nil
 	if len(from.authorization) == 0 {
 		// Identify refuses it later, if the file has no anonymous user and the certificate is that of none.
 		login, _ := s.config.Users.Admit(source)
@@ -138,7 +135,7 @@ func userRejection(from *sender, err error) rejection {
 type waiterUser struct {
 	pass   access.Pass
 	login  *access.Login
-	wait   *access.Wait // nil unless it is parked
+	wait   *access.Wait // nil unless it waits
 	denied error        // why its wait was ended
 
 	denying sync.Mutex // held while its wait is ended
@@ -204,7 +201,7 @@ func (w *waiter) deniedOr(err error) error {
 	return cmp.Or(w.user.denied, err)
 }
 
-// beginWait counts a request that is to be parked. It reports false if it was refused: the user has as many
+// beginWait counts a request that is to wait. It reports false if it was refused: the user has as many
 // as it may.
 func (w *waiter) beginWait(ctx *fasthttp.RequestCtx, from *sender) bool {
 	if w.user == nil || !w.responder.mayWait() {
@@ -290,8 +287,8 @@ func (u *waiterUser) shownName(name string) string {
 	return name
 }
 
-// callerOf returns who the connection is. The goroutine that serves the connection alone calls it.
-func (c *pacedConn) callerOf() *access.Caller {
+// callerOf returns who the connection is. Only the handler of its present request calls it.
+func (c *httpConn) callerOf() *access.Caller {
 	if c.caller.Load() == nil {
 		c.caller.Store(new(access.Caller))
 	}

@@ -1,7 +1,7 @@
 package http
 
 import (
-	"net"
+	"bufio"
 	"sync"
 	"time"
 
@@ -15,25 +15,23 @@ import (
 
 // A waiter is a request that waits for its decision.
 //
-// Three things happen in any order, in different goroutines: the gate decides (onDecision), the HTTP server
-// lets the connection go (parkConn), and the client hangs up (onHangup). Whichever of the first two comes
-// last starts the answer. finished is set once, either by that or by the hang-up:
+// The gate decides on any goroutine (onDecision); all else happens on the loop of the connection:
 //
-//	                   decided before the handler ends
-//	awaitDecision ------------------------------------------> answerInHandler
+//	               decided before the handler ends
+//	takeDecision ------------------------------------> answerInHandler
 //	      |
-//	      | parkAfterHandler
-//	      v           parkConn and onDecision
-//	   waiting --------------------------------> finished, writeAnswer ---> awaitRequest
-//	      |                                              |
-//	      | onHangup                                     | client is gone, or write fails
-//	      v                                              v
-//	   finished, out of line                      takeBackGrant
+//	      | park
+//	      v            decided
+//	   waiting ---------------------> writeAnswer
+//	      |                               |
+//	      | onHangup                      | client is gone, or write fails
+//	      v                               v
+//	   out of line                    what was granted is taken back
 //
 // The dangerous instant is when a request is granted while its client goes away. A grant whose client is
 // known to be gone is taken back, and a client that went away while it waited takes nothing with it.
 //
-// A waiter that is not parked is used again for other requests.
+// A waiter that has not waited is used again for other requests.
 type waiter struct {
 	gate.Request // none if there is a task
 
@@ -44,8 +42,7 @@ type waiter struct {
 	room      *gatehouse.Decision // for a decision that is made at once; nil for a waiter that waits
 
 	mu          sync.Mutex
-	early       chan struct{} // closed by onDecision; nil unless the handler waits for that
-	conn        *parkedConn   // nil while the request's handler still runs
+	conn        *httpConn     // nil until the request waits
 	late        bool          // the decision was not there at once
 	hasDecision bool          // the request is decided, or the task is done
 	finished    bool          // answered, or its client is gone
@@ -85,53 +82,25 @@ func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender)
 	w.Key, w.Command, w.Decision = r.Key, r.Command, w.room
 	w.responder = w.server.newResponder(ctx, from)
 	w.responder.answersTo(r, w.server.config.Refusal)
-	w.early, w.late, w.hasDecision, w.decidedAt, w.stream = nil, false, false, 0, nil
+	w.late, w.hasDecision, w.decidedAt, w.stream = false, false, 0, nil
 }
 
-// awaitDecision waits in the handler for the decision of a request that was submitted. decided is false if it
-// takes longer than patience, so that the connection is to be parked; atOnce says that it was decided without
-// the line, before Submit returned.
-func (w *waiter) awaitDecision() (atOnce, decided bool) {
+// takeDecision returns whether a request that was submitted is decided. If not, its connection is to wait.
+// atOnce says that it was decided without the line, before Submit returned.
+func (w *waiter) takeDecision() (atOnce, decided bool) {
 	w.mu.Lock()
-	decided = w.hasDecision
+	defer w.mu.Unlock()
 	// A decision that is not in the room was made in line. A task does not tell where it was made: between
 	// Submit and here is no time to wait.
-	atOnce = decided && (w.task != nil || w.Decision == w.room)
-	if !decided {
-		w.early, w.late = make(chan struct{}), true
-	}
-	w.mu.Unlock()
-	if atOnce {
+	if w.hasDecision && (w.task != nil || w.Decision == w.room) {
 		return true, true
 	}
+	w.late = !w.hasDecision
 	w.room = nil
-	if decided {
-		return false, true
-	}
-	// A request that does not wait in line is decided by the store's first answer, and the store has a
-	// timeout of its own. So such a request keeps its goroutine.
-	if !w.responder.mayWait() {
-		<-w.early
-		return false, true
-	}
-	patient := &w.server.patient
-	defer patient.end()
-	if !patient.begin() {
-		return false, w.leaveHandler()
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case <-w.early:
-		patient.note(true)
-		return false, true
-	case <-timer.C:
-		patient.note(false)
-		return false, w.leaveHandler()
-	}
+	return false, w.hasDecision
 }
 
-// answerInHandler answers a request whose connection was not parked. A hold, and what was granted after
+// answerInHandler answers a request that has not waited on its connection. A hold, and what was granted after
 // waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
 // sent.
 func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
@@ -140,13 +109,14 @@ func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
 	if w.mustReachClient(waited) {
 		// The client may have left while the store was asked. It must not read a fencing token for a hold
 		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
-		if !atOnce && (clientGone(ctx.Conn()) || waited && hidesHangup(ctx.Conn())) {
+		if !atOnce && (clientGone(ctx) || waited && connectionOf(ctx).hidesHangup()) {
 			w.cancel()
 			w.server.config.Budget.Release(w.charged)
 			w.server.abandonConn(ctx)
 			return
 		}
-		kept = takeBackUnsent(ctx.Conn(), w)
+		kept = true
+		connectionOf(ctx).granted = w
 	}
 	switch {
 	case w.task != nil:
@@ -201,60 +171,36 @@ func (w *waiter) cancel() {
 	w.cancelRequest()
 }
 
-// parkAfterHandler has the connection parked once the handler has returned and the HTTP library is done with
-// it.
-func (w *waiter) parkAfterHandler(ctx *fasthttp.RequestCtx) {
-	conn := ctx.Conn()
-	p := &parkedConn{pacedConn: pacedConnOf(conn), waiter: w}
-	// The library first sends the answers to earlier requests of a pipeline. When that fails, it closes the
-	// connection at once, which takes the request out of line.
-	p.parking.Store(p)
-	ctx.HijackSetNoResponse(true)
-	// Behind this the library gives its buffer back and closes the connection, which parks it.
-	ctx.Hijack(func(hijacked net.Conn) { p.keepUnread(conn, hijacked) })
-}
+// park has the connection wait once the handler has returned.
+func (w *waiter) park(ctx *fasthttp.RequestCtx) { connectionOf(ctx).parked = w }
 
 // onDecision is called by the gate when the request is decided, once, also after a cancel. It does not write:
 // the gate must not wait for a socket.
 func (w *waiter) onDecision(*gate.Request) {
 	w.mu.Lock()
 	w.hasDecision = true
-	early := w.early
 	if w.late {
 		w.decidedAt = w.server.metrics.Now()
 	}
-	// Without conn the request is not parked yet, and parkConn will find the decision.
-	ready := w.conn != nil && !w.finished
-	w.finished = w.finished || ready
+	conn := w.conn
 	w.mu.Unlock()
-	if early != nil {
-		close(early)
-	}
-	if ready {
-		w.server.writers.enqueueWaiter(w)
+	// Without conn the request does not wait yet, and beginWaiting will find the decision.
+	if conn != nil {
+		conn.addTask(w.writeAnswer)
 	}
 }
 
-// parkConn takes the connection over from the HTTP library.
-func (w *waiter) parkConn(p *parkedConn) {
-	err := w.server.parkConn(p)
-	if err != nil {
-		w.onHangup()
-		return
-	}
-	// The decision and the hang-up may both have come while the connection was being parked. Neither could
-	// act on it then, so whatever came first is done here.
+// beginWaiting begins to wait for the decision. The loop calls it, as the rest of what a waiter does but
+// onDecision and deny.
+func (w *waiter) beginWaiting(c *httpConn) {
+	// Either this finds the decision, or onDecision finds the connection.
 	w.mu.Lock()
-	w.conn = p
-	gone := w.finished
-	ready := w.hasDecision && !w.finished
-	w.finished = w.finished || ready
+	w.conn = c
+	ready := w.hasDecision
 	w.mu.Unlock()
 	switch {
-	case gone:
-		p.closeParked()
 	case ready:
-		w.server.writers.enqueueWaiter(w)
+		w.writeAnswer()
 	case w.stream != nil:
 		w.beginStream()
 	}
@@ -265,10 +211,7 @@ func (w *waiter) onHangup() {
 	w.mu.Lock()
 	finished := w.finished
 	w.finished = true
-	conn := w.conn
 	w.mu.Unlock()
-	// A request that is being answered takes back its own grant: writeAnswer asks the socket, and its write
-	// fails. To cancel here as well would do that twice.
 	if finished {
 		return
 	}
@@ -277,10 +220,6 @@ func (w *waiter) onHangup() {
 	w.stopStream()
 	w.endWait()
 	w.cancel()
-	// Without conn, parkConn closes the connection when it gets there.
-	if conn != nil {
-		conn.closeParked()
-	}
 }
 
 // countWaiting records how long the request was in line. The time after until counts as handling again.
@@ -293,102 +232,79 @@ func (w *waiter) countWaiting(until time.Duration) {
 	w.responder.began = until
 }
 
-// usualAnswer is how many bytes the headers of most answers have at most.
-const usualAnswer = 256
-
-// writeAnswer answers the parked connection.
+// writeAnswer answers a request that has waited.
 func (w *waiter) writeAnswer() {
+	w.mu.Lock()
+	finished := w.finished
+	w.finished = true
+	w.mu.Unlock()
+	if finished {
+		return
+	}
+	// The connection has its timer again, and may go on with its next request.
+	c := w.conn
+	c.waiter = nil
+	c.pace.start(c)
 	w.countWaiting(w.decidedAt)
 	w.leaveUser()
 	event, begun := w.endStream()
 	// A write to a client that has closed succeeds: only its reset tells, and that comes later. So the socket
 	// is asked first, where that matters.
-	if w.mustReachClient(true) && clientGone(w.conn) {
-		w.takeBackGrant()
-		return
+	if w.mustReachClient(w.responder.mayWait()) {
+		if c.isGone() || w.responder.mayWait() && c.hidesHangup() {
+			w.server.metrics.Hangups.Inc()
+			w.cancel()
+			c.closing = true
+			return
+		}
+		c.addUnsent(w)
 	}
 	if begun {
 		w.countReply(fasthttp.StatusOK)
-		w.sendAnswer(event, true)
+		c.closing = true
+		c.noteCharged(w.charged)
+		c.loop.appendAnswer(c, func(to *bufio.Writer) error {
+			_, err := to.Write(event)
+			return err
+		})
 		return
 	}
-	resp := fasthttp.AcquireResponse()
-	defer fasthttp.ReleaseResponse(resp)
+	ctx := c.loop.beginRequest(c)
+	resp := &ctx.Response
 	// The response is not that of the handler, so that headers for all answers are set here again.
 	forbidStoring(resp)
 	if w.responder.requestID != "" {
 		setTextHeader(resp, headerRequestID, w.responder.requestID)
 	}
 	w.fillResponse(resp)
-	// The HTTP server does these when it writes a response. It has no part in this one.
-	last := w.responder.closeAfter || w.server.stopping.Load()
-	if last {
-		resp.SetConnectionClose()
-	} else if w.responder.http10 {
-		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
+	c.noteCharged(w.charged)
+	// These are as the request was.
+	if w.responder.closeAfter || w.server.stopping.Load() {
+		ctx.SetConnectionClose()
 	}
-	if resp.StatusCode() != fasthttp.StatusNoContent {
-		resp.Header.SetContentLength(len(resp.Body()))
+	if w.responder.http10 {
+		ctx.Request.Header.SetProtocol("HTTP/1.0")
 	}
 	w.countReply(resp.StatusCode())
-	message := make([]byte, 0, usualAnswer+len(resp.Body()))
-	w.sendAnswer(append(resp.Header.AppendBytes(message), resp.Body()...), last)
+	c.sendResponse(ctx)
 }
 
 // fillResponse writes the decision, or the result of the task, into resp.
 func (w *waiter) fillResponse(resp *fasthttp.Response) {
 	if w.task == nil {
 		w.responder.writeDecision(resp, w.Decision, w.Err)
-		return
+	} else {
+		w.task.writeTask(resp, &w.responder)
 	}
-	w.task.writeTask(resp, &w.responder)
-	// A list may be long, and a client that does not read keeps it in memory. The answer to a decision is
-	// never longer than budget.Tiny.
+	// A list may be long, and a client that does not read keeps it in memory.
 	size := len(resp.Body())
 	switch {
-	case size <= budget.Tiny:
-	case w.server.config.Budget.Take(size):
+	case size <= budget.Tiny || size <= w.charged:
+	case w.server.config.Budget.Take(size - w.charged):
 		w.charged = size
+	case w.task == nil:
+		w.server.writeOverloaded(resp, w.responder.wantsJSON)
 	default:
 		w.task.writeShort(resp, &w.responder)
 	}
-}
-
-// sendAnswer writes the answer. A client that does not read, so that its buffer is full, delays no other one:
-// it gets the rest from a goroutine of its own, which ends with the write timeout.
-func (w *waiter) sendAnswer(message []byte, last bool) {
-	// Nearly every answer fits into the socket's buffer. Without epoll, sent is always 0.
-	sent, err := w.conn.writeNow(message)
-	if err == nil && sent < len(message) {
-		go func() {
-			// A parked connection has no write timeout of the HTTP server, hence a timer.
-			stuck := time.AfterFunc(w.server.config.WriteTimeout, w.conn.closeParked)
-			err := w.conn.writeRest(message[sent:])
-			stuck.Stop()
-			w.afterSending(err, last)
-		}()
-		return
-	}
-	w.afterSending(err, last)
-}
-
-// afterSending closes the connection or makes it idle, after its answer was written or could not be.
-func (w *waiter) afterSending(err error, last bool) {
-	// On every path, as the answer is in no memory of this server any more.
-	w.server.config.Budget.Release(w.charged)
-	switch {
-	case err != nil:
-		w.takeBackGrant()
-	case last:
-		w.conn.closeParked()
-	default:
-		w.conn.awaitRequest()
-	}
-}
-
-// takeBackGrant takes back what was granted to a client that is gone.
-func (w *waiter) takeBackGrant() {
-	w.server.metrics.Hangups.Inc()
-	w.cancel()
-	w.conn.closeParked()
 }

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"fmt"
-	"log/slog"
 	"net"
 
 	"github.com/gatehousehq/gatehouse/internal/peer"
@@ -96,26 +95,3 @@ func (s *Server) addListener(listener *peer.CappedListener) bool {
 	s.serving.Add(1)
 	return true
 }
-
-// A gnetLogger takes what gnet has to say: how it starts and ends, and what it finds odd. Nothing of
-// that is for whoever runs the server.
-type gnetLogger struct{ log *slog.Logger }
-
-// Debugf implements the logger of gnet.
-func (l gnetLogger) Debugf(format string, args ...any) {
-	l.log.Debug("event loop", "message", fmt.Sprintf(format, args...))
-}
-
-// Infof implements the logger of gnet.
-func (l gnetLogger) Infof(format string, args ...any) { l.Debugf(format, args...) }
-
-// Warnf implements the logger of gnet.
-func (l gnetLogger) Warnf(format string, args ...any) { l.Debugf(format, args...) }
-
-// Errorf implements the logger of gnet. These are worth knowing.
-func (l gnetLogger) Errorf(format string, args ...any) {
-	l.log.Warn("event loop", "message", fmt.Sprintf(format, args...))
-}
-
-// Fatalf implements the logger of gnet, which has no use for it.
-func (l gnetLogger) Fatalf(format string, args ...any) { l.Errorf(format, args...) }

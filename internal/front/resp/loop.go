@@ -9,6 +9,7 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/params"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
@@ -110,7 +111,7 @@ type gnetHandler struct {
 func (h *gnetHandler) OnOpen(c gnet.Conn) ([]byte, gnet.Action) {
 	conn := c
 	if secure, ok := c.Context().(*tlsconn.Connection); ok {
-		conn = newSecureConn(c, secure)
+		conn = eventloop.NewSecure(c, secure)
 		_ = c.Wake(nil) // commands may have come behind the handshake
 	}
 	s := newSession(h.server, conn)
@@ -135,9 +136,9 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		return gnet.Close
 	}
 	turns := &s.loop.wakeQueue
-	secure, _ := s.conn.(*secureConn)
+	secure, _ := s.conn.(*eventloop.Secure)
 	if secure != nil {
-		secure.receiveRecords(&s.loop.room)
+		secure.Receive(&s.loop.room)
 		if s.closed { // TLS itself had something to say that could not be sent
 			return gnet.None
 		}
@@ -148,11 +149,11 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 	}
 	if !s.serveConnection() {
 		if secure != nil && !s.closed {
-			secure.endSending()
+			secure.EndSending()
 		}
 		return gnet.Close
 	}
-	if secure != nil && secure.ended && !s.closed {
+	if secure != nil && secure.Ended() && !s.closed {
 		s.serveRest()
 		return gnet.Close
 	}
@@ -167,8 +168,8 @@ func (h *gnetHandler) OnClose(c gnet.Conn, why error) gnet.Action {
 			s.serveRest()
 		}
 		s.endSession()
-		if secure, ok := s.conn.(*secureConn); ok {
-			secure.forget()
+		if secure, ok := s.conn.(*eventloop.Secure); ok {
+			secure.Forget()
 		}
 		h.server.sources.Leave(s.client.Addr())
 	}

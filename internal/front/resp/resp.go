@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -24,6 +23,7 @@ import (
 	"github.com/gatehousehq/gatehouse/internal/access"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/decisions"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/panjf2000/gnet/v2"
@@ -153,22 +153,12 @@ type Server struct {
 	loops sync.Map // of *loop, by gnet.EventLoop
 }
 
-// readSize is how much is read of a connection at a time.
-const readSize = 16 << 10
-
 // New returns a server that is to be closed by Shutdown.
 func New(config Config) (*Server, error) {
 	s := newServer(config)
-	engine, err := gnet.NewClient(&gnetHandler{server: s},
-		gnet.WithNumEventLoop(runtime.GOMAXPROCS(0)),
-		gnet.WithReadBufferCap(readSize),
-		gnet.WithTCPNoDelay(gnet.TCPDelay), // as it is: package net has switched the delay off
-		gnet.WithLogger(gnetLogger{config.Log}))
-	if err == nil {
-		err = engine.Start()
-	}
+	engine, err := eventloop.Start(&gnetHandler{server: s}, config.Log)
 	if err != nil {
-		return nil, fmt.Errorf("starting the event loops of RESP: %w", err)
+		return nil, fmt.Errorf("RESP: %w", err)
 	}
 	s.engine = engine
 	return s, nil

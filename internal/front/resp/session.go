@@ -2,11 +2,11 @@ package resp
 
 import (
 	"cmp"
-	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/panjf2000/gnet/v2"
 )
 
@@ -90,16 +90,7 @@ func newSession(server *Server, conn gnet.Conn) *session {
 	s := &session{
 		server: server, conn: conn, loop: server.loopOf(conn.EventLoop()), number: server.last.Add(1),
 	}
-	if tcp, ok := conn.RemoteAddr().(*net.TCPAddr); ok {
-		s.client = tcp.AddrPort()
-	}
-	// What is known of the addresses is not needed any more. Besides, gnet takes the zones of IPv6
-	// addresses for memory of its own, and would write to it later, though they are package net's.
-	for _, address := range []net.Addr{conn.RemoteAddr(), conn.LocalAddr()} {
-		if tcp, ok := address.(*net.TCPAddr); ok {
-			*tcp = net.TCPAddr{}
-		}
-	}
+	s.client = eventloop.TakeAddress(conn)
 	s.admitUser()
 	return s
 }
@@ -276,8 +267,8 @@ func (s *session) flushReplies() bool {
 
 // sentBytes is how many bytes of answers the system has taken.
 func (s *session) sentBytes() int64 {
-	if c, ok := s.conn.(*secureConn); ok {
-		return c.sentBytes()
+	if c, ok := s.conn.(*eventloop.Secure); ok {
+		return c.SentBytes()
 	}
 	return s.queued - int64(s.conn.OutboundBuffered())
 }
@@ -303,12 +294,12 @@ func (s *session) finishConnection() bool {
 		}
 		return true
 	}
-	if c, ok := s.conn.(*secureConn); ok {
-		c.endSending()
+	if c, ok := s.conn.(*eventloop.Secure); ok {
+		c.EndSending()
 	}
 	// The client sees the end after the last answer. What it sends until then is still read, so that no
 	// reset overtakes the answer.
-	if !shutdownWrite(s.conn) {
+	if !eventloop.ShutdownWrite(s.conn) {
 		return false
 	}
 	s.armTimer(leaving, linger)
@@ -336,7 +327,7 @@ func (s *session) endSession() {
 	// buffer are taken back, and their bytes must not be sent any more.
 	s.forgetSent()
 	if s.newestUnsent != nil {
-		shutdownWrite(s.conn) // so that the answer does not go out after all
+		eventloop.ShutdownWrite(s.conn) // so that the answer does not go out after all
 	}
 	for d := s.oldestUnsent(); d != nil; d = s.oldestUnsent() {
 		s.server.metrics.Hangups.Inc()

@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 )
 
 // The connections of one event loop share its time. Each works off what it has been sent for one share;
@@ -57,7 +59,7 @@ type timeShare struct {
 
 // newShare returns the share of a connection that has been sent that many bytes.
 func newShare(behind int) timeShare {
-	more := max(0, behind-readSize)
+	more := max(0, behind-eventloop.ReadSize)
 	return timeShare{
 		others: shareOthers + more/countBytes,
 		time:   shareTime + shareTime*time.Duration(more)/timedBytes,

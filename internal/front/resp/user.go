@@ -7,6 +7,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/access"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/telemetry"
 )
 
@@ -70,7 +71,7 @@ func (c *command) needsLogin() bool {
 
 // source is where the connection is from.
 func (s *session) source() access.From {
-	_, secure := s.conn.(*secureConn)
+	_, secure := s.conn.(*eventloop.Secure)
 	return access.From{Address: s.client.Addr(), Certificate: s.certificate(), Secure: secure}
 }
 

@@ -194,7 +194,7 @@ func (s *session) hasUnread() bool {
 	if _, inMemory := s.conn.(peer.Watched); inMemory {
 		return false
 	}
-	return peer.Unread(int32(s.conn.Fd())) // a descriptor
+	return peer.UnreadBytes(int32(s.conn.Fd())) > 0 // a descriptor
 }
 
 // answerWaiter answers the first of the commands under way, which is decided. It reports false when the

@@ -1,11 +1,8 @@
-//go:build !portable
-
 package http
 
 import (
 	"bytes"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
@@ -24,7 +21,7 @@ func TestBytesBehindAWaiterAreBounded(t *testing.T) {
 	r.waiting(t, 1)
 	// Half of the limit is left alone, also when it comes in pieces.
 	for range 2 {
-		if _, err := c.Write(bytes.Repeat([]byte("\r\n"), maxUnread/8)); err != nil {
+		if _, err := c.Write(bytes.Repeat([]byte("\r\n"), maxBehind/8)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -43,7 +40,7 @@ func TestBytesBehindAWaiterAreBounded(t *testing.T) {
 	other.want(200, "next")
 }
 
-// The same holds while a request waits in its handler, before it is parked.
+// The same holds for what comes together with the request.
 func TestBytesBehindAShortWait(t *testing.T) {
 	r := newRig(t, Config{})
 	other := r.dial(t)
@@ -76,52 +73,15 @@ func TestBytesBehindAShortWait(t *testing.T) {
 	}
 }
 
-// Bytes that come while an answer is being written do not hand the connection back: the next request would be
-// answered before that, or in the midst of it.
-func TestBytesWhileAnAnswerIsWritten(t *testing.T) {
-	r := newRig(t, Config{})
-	c, other := r.dial(t), r.dial(t)
-	other.send("/lock/l/acquire?key=k")
-	other.want(200, "k")
-	c.send("/lock/l/acquire?key=next&maxwait=60000")
-	r.waiting(t, 1)
-	var parked *parkedConn
-	for parked == nil {
-		runtime.Gosched() // it is in line a moment before it is parked
-		r.parkedConns.mu.Lock()
-		for one := range r.parkedConns.conns {
-			parked = one
-		}
-		r.parkedConns.mu.Unlock()
-	}
-	// As from the decision until the last byte of the answer is written.
-	parked.mu.Lock()
-	w := parked.waiter
-	parked.waiter = nil
-	parked.mu.Unlock()
-	parked.handleEvent(false)
-	parked.mu.Lock()
-	handedBack := parked.handedBack
-	parked.waiter = w
-	parked.mu.Unlock()
-	if handedBack {
-		t.Error("the connection was handed back before its answer was written")
-	}
-	other.send("/lock/l/release?key=k")
-	other.want(204, "")
-	c.want(200, "next")
-}
-
 // Requests that come between the decision and its answer are answered behind it, also if they are more than
 // may come behind a request that waits.
 func TestManyRequestsBeforeTheAnswerIsWritten(t *testing.T) {
-	c, p, release := newRig(t, Config{}).decided(t)
-	paths := make([]string, maxUnread/32)
+	c, release := newRig(t, Config{}).decided(t)
+	paths := make([]string, maxBehind/32)
 	for i := range paths {
 		paths[i] = "/v1/event/e/wait"
 	}
 	c.send(paths...)
-	givenUp(t, p)
 	release()
 	for range len(paths) + 1 {
 		c.want(204, "")

@@ -37,15 +37,17 @@ func newRig(t *testing.T, config Config) *rig {
 // newRigOn is newRig with a store of the test's.
 func newRigOn(t *testing.T, config Config, store gate.Store) *rig {
 	t.Helper()
-	// The HTTP library keeps one goroutine that updates the date, and one that ends after a second.
+	// The HTTP library keeps one goroutine that updates the date.
 	known := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1")
-	ending := goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2")
 	before := goleak.IgnoreCurrent()
-	t.Cleanup(func() { goleak.VerifyNone(t, known, ending, before) })
+	t.Cleanup(func() { goleak.VerifyNone(t, known, before) })
 	r := &rig{gate: gate.New(store, gate.Config{})}
-	if fake, ok := config.Gate.(*fakeGrants); ok {
-		fake.Gate = r.gate
-	} else {
+	switch late := config.Gate.(type) {
+	case *fakeGrants:
+		late.Gate = r.gate
+	case *lateGate:
+		late.Gate = r.gate
+	default:
 		config.Gate = r.gate
 	}
 	config.Log = slog.New(slog.DiscardHandler)

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// Memory is given out in sizes that are steps apart. What each waiting request has must not grow into the
-// next step unseen: there may be 10,000 of them, and more.
+// There may be as many of these as connections, so that none grows beyond a size of the allocator by
+// mistake.
 func TestSizeOfAWaitingRequest(t *testing.T) {
 	const header = 8 // of an object with pointers beyond 512 bytes
 	for _, of := range []struct {
@@ -14,8 +14,7 @@ func TestSizeOfAWaitingRequest(t *testing.T) {
 		size, most uintptr
 	}{
 		{"waiter", unsafe.Sizeof(waiter{}), 576 - header},
-		{"pacedConn", unsafe.Sizeof(pacedConn{}), 160},
-		{"parkedConn", unsafe.Sizeof(parkedConn{}), 96},
+		{"httpConn", unsafe.Sizeof(httpConn{}), 416},
 	} {
 		if of.size > of.most {
 			t.Errorf("a %s has %d bytes, want at most %d", of.what, of.size, of.most)

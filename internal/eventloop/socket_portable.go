@@ -1,0 +1,11 @@
+//go:build !unix
+
+package eventloop
+
+import "github.com/panjf2000/gnet/v2"
+
+// ShutdownWrite ends what is sent on the connection, and reports whether it could. Here it cannot.
+func ShutdownWrite(gnet.Conn) bool { return false }
+
+// WriteNow has the loop write what the system does not take at once.
+func WriteNow(conn gnet.Conn, b []byte) (n int, err error) { return conn.Write(b) }

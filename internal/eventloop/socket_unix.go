@@ -1,0 +1,32 @@
+//go:build unix
+
+package eventloop
+
+import (
+	"errors"
+
+	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
+)
+
+// ShutdownWrite ends what is sent on the connection, and reports whether it could.
+func ShutdownWrite(conn gnet.Conn) bool { return unix.Shutdown(conn.Fd(), unix.SHUT_WR) == nil }
+
+// WriteNow writes as much as the system takes without waiting, possibly nothing. Nothing may be left in the
+// loop's buffer of the connection.
+func WriteNow(conn gnet.Conn, b []byte) (n int, err error) {
+	fd := conn.Fd()
+	if fd < 0 { // it is in memory
+		return conn.Write(b)
+	}
+	for {
+		n, err = unix.Write(fd, b)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return 0, nil
+		default:
+			return max(n, 0), err
+		}
+	}
+}
