@@ -2,7 +2,14 @@
 
 package eventloop
 
-import "github.com/panjf2000/gnet/v2"
+import (
+	"errors"
+
+	"github.com/panjf2000/gnet/v2"
+)
+
+// duplicate reports that a connection has no other descriptor here.
+func duplicate(int) (int, error) { return -1, errors.ErrUnsupported }
 
 // ShutdownWrite ends what is sent on the connection, and reports whether it could. Here it cannot.
 func ShutdownWrite(gnet.Conn) bool { return false }

@@ -9,6 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// duplicate returns another descriptor of a connection.
+func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
+
 // ShutdownWrite ends what is sent on the connection, and reports whether it could.
 func ShutdownWrite(conn gnet.Conn) bool { return unix.Shutdown(conn.Fd(), unix.SHUT_WR) == nil }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"syscall"
 
 	"github.com/panjf2000/gnet/v2"
 )
@@ -79,7 +80,7 @@ func (l *loop) serve(s *socket) {
 	c := &looped{socket: s, loop: l}
 	l.do(func() {
 		if _, action := l.handler.OnOpen(c); action == gnet.Close {
-			c.end()
+			c.end(nil)
 		}
 	})
 	buffer := make([]byte, 4096)
@@ -91,7 +92,7 @@ func (l *loop) serve(s *socket) {
 				c.traffic()
 			}
 			if err != nil {
-				c.end()
+				c.end(err)
 			}
 		})
 		if err != nil {
@@ -102,18 +103,18 @@ func (l *loop) serve(s *socket) {
 
 func (c *looped) traffic() {
 	if !c.closed && c.loop.handler.OnTraffic(c) == gnet.Close {
-		c.end()
+		c.end(nil)
 	}
 }
 
 // end closes the connection, and says so.
-func (c *looped) end() {
+func (c *looped) end(why error) {
 	if c.closed {
 		return
 	}
 	c.closed = true
 	_ = c.socket.Close()
-	c.loop.handler.OnClose(c, nil)
+	c.loop.handler.OnClose(c, why)
 }
 
 func (c *looped) Context() any              { return c.about }
@@ -122,6 +123,7 @@ func (c *looped) EventLoop() gnet.EventLoop { return c.loop }
 func (c *looped) InboundBuffered() int      { return len(c.data) }
 func (c *looped) OutboundBuffered() int     { return 0 }
 func (c *looped) Fd() int                   { return -1 }
+func (c *looped) Dup() (int, error)         { return -1, syscall.ENOTSUP }
 
 func (c *looped) Write(b []byte) (int, error) { return c.socket.Write(b) }
 
@@ -141,7 +143,7 @@ func (c *looped) Wake(gnet.AsyncCallback) error {
 }
 
 func (c *looped) Close() error {
-	c.loop.do(c.end)
+	c.loop.do(func() { c.end(nil) })
 	return nil
 }
 

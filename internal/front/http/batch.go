@@ -83,7 +83,7 @@ func (s *Server) answerBatch(ctx *fasthttp.RequestCtx, from *sender) {
 	}
 	b.done = func() { w.onDecision(nil) }
 	b.submitCommands()
-	s.answerTask(ctx, w, from)
+	w.answerOrWait(ctx, from)
 }
 
 // enterUser judges each command for the user of the batch. One that is refused is answered so; the others go

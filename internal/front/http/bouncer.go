@@ -283,7 +283,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 		s.conns.forEach(func(c *httpConn) {
 			err = ctx.Err()
-			_ = c.Conn.Close()
+			_ = c.connection().Close()
 		})
 	}
 	if s.engine == nil {

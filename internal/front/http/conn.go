@@ -30,13 +30,16 @@ import (
 //	            |  last answer, too slow, or the client hangs up                 +--------+
 //	            '--------------------------------------------------------------->| closed |
 //	                                                                             +--------+
+//
+// A client may end what it sends, or be gone, behind requests that have arrived: these are answered all the
+// same (answerRest), as one of them may give something back. Only who waits in line has left it then.
 type httpConn struct {
-	gnet.Conn
-	server *Server
-	loop   *eventLoop
-	secure *eventloop.Secure // nil without TLS
-	remote net.Addr          // of the client
-	origin connOrigin
+	gnet.Conn // replaced when gnet has closed it and requests are left; off the loop, connection returns it
+	server    *Server
+	loop      *eventLoop
+	secure    *eventloop.Secure // nil without TLS
+	remote    net.Addr          // of the client
+	origin    connOrigin
 
 	framing  framing // of the request that is coming
 	scanned  int     // how many bytes of it have come
@@ -50,6 +53,8 @@ type httpConn struct {
 	sending bool     // a write has a goroutine
 	queue   [][]byte // to be written behind that
 	closing bool     // it ends when what was answered is written
+	ended   bool     // nothing more comes: it ends when all that has come is answered
+	broken  bool     // nothing can be written: what is answered is dropped
 	pending bool     // answers are in the loop, and not written
 
 	// Of the answers that were not written yet. With sending these belong to its goroutine from the end on.
@@ -67,9 +72,9 @@ type httpConn struct {
 	caller    atomic.Pointer[access.Caller] // nil if rights are off, or before the first request
 	pace      pace
 
-	mu    sync.Mutex
-	tasks []func()
-	ended bool // no task is taken any more
+	mu     sync.Mutex
+	tasks  []func()
+	closed bool // no task is taken any more
 }
 
 // A connOrigin is where a connection was accepted.
@@ -88,18 +93,18 @@ func connectionOf(ctx *fasthttp.RequestCtx) *httpConn {
 	return c
 }
 
-// addTask has the loop call do soon. It reports false if the connection has ended: then it is not called.
+// addTask has the loop call do soon. It reports false if the connection is closed: then it is not called.
 func (c *httpConn) addTask(do func()) bool {
 	c.mu.Lock()
-	ended := c.ended
-	if !ended {
+	conn, closed := c.Conn, c.closed
+	if !closed {
 		c.tasks = append(c.tasks, do)
 	}
 	c.mu.Unlock()
-	if !ended {
-		_ = c.Conn.Wake(nil)
+	if !closed {
+		_ = conn.Wake(nil)
 	}
-	return !ended
+	return !closed
 }
 
 // wake has the loop look at the connection soon.
@@ -111,7 +116,7 @@ func (c *httpConn) runTasks(last bool) {
 		c.mu.Lock()
 		tasks := c.tasks
 		c.tasks = nil
-		c.ended = c.ended || last && len(tasks) == 0
+		c.closed = c.closed || last && len(tasks) == 0
 		c.mu.Unlock()
 		if len(tasks) == 0 {
 			return
@@ -122,12 +127,20 @@ func (c *httpConn) runTasks(last bool) {
 	}
 }
 
+// connection returns the connection for use by other goroutines.
+func (c *httpConn) connection() gnet.Conn {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Conn
+}
+
 // isGone reports whether the client is known to be gone at this instant.
 func (c *httpConn) isGone() bool {
-	if watched, ok := c.Conn.(peer.Watched); ok {
+	conn := c.connection()
+	if watched, ok := conn.(peer.Watched); ok {
 		return watched.Gone()
 	}
-	return peer.Gone(int32(c.Fd())) // a descriptor
+	return peer.Gone(int32(conn.Fd())) // a descriptor
 }
 
 // hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen: it
@@ -197,6 +210,15 @@ func (c *httpConn) waitsInLine() bool {
 	return c.waiter != nil && (c.waiter.stream != nil || c.waiter.responder.mayWait())
 }
 
+// leavesWithClient reports whether the present request is given up when its client has ended what it sends.
+func (c *httpConn) leavesWithClient() bool {
+	if c.waiter == nil {
+		return false
+	}
+	_, isList := c.waiter.task.(*nameList) // which may search for long
+	return isList || c.waitsInLine()
+}
+
 // maxBehind is how many bytes may come behind a request that waits in line, and maxBehindBusy behind one that
 // is being answered. A client that sends more counts as gone.
 const maxBehind, maxBehindBusy = 32 << 10, 8 << 20
@@ -252,7 +274,22 @@ func (c *httpConn) refuseInput() {
 	c.endWith(ctx)
 }
 
-// end is called once, when the connection is closed.
+// answerRest has what has arrived answered on a connection that gnet is closing, as it does when its client has
+// ended what it sends, or has left. It reports false if there is nothing to answer.
+func (c *httpConn) answerRest(h *connHandler) bool {
+	if c.closing || c.leavesWithClient() || c.isFree() && len(c.input) == 0 {
+		return false
+	}
+	half := eventloop.GoOn(c.Conn, h)
+	c.mu.Lock()
+	c.Conn = half
+	c.mu.Unlock()
+	c.ended = true
+	c.wake()
+	return true
+}
+
+// end is called once, when the connection is closed and nothing is left to answer.
 func (c *httpConn) end() {
 	// What is decided by now is answered: a client that has closed only its half reads it.
 	c.runTasks(true)

@@ -97,7 +97,7 @@ func (r *requestReader) seen(input []byte, piece int) (seen []string, last bool)
 			break
 		}
 	}
-	_ = r.handler.OnClose(conn, io.EOF)
+	_ = r.handler.OnClose(conn, nil)
 	return seen, bytes.Contains(conn.out.Bytes(), []byte("\r\nConnection: close\r\n"))
 }
 

@@ -110,23 +110,7 @@ func (s *Server) answerGrant(ctx *fasthttp.RequestCtx, t *severalTarget, from *s
 		return
 	}
 	s.config.Gate.SubmitGrant(&g.GrantRequest)
-	s.answerTask(ctx, w, from)
-}
-
-// answerTask answers a task that was begun, or has its connection wait until the result is there.
-func (s *Server) answerTask(ctx *fasthttp.RequestCtx, w *waiter, from *sender) {
-	atOnce, decided := w.takeDecision()
-	if !decided {
-		if !w.beginWait(ctx, from) {
-			return
-		}
-		if w.responder.stream {
-			w.stream = new(stream)
-		}
-		w.park(ctx)
-		return
-	}
-	w.answerInHandler(ctx, atOnce)
+	w.answerOrWait(ctx, from)
 }
 
 // readGrantRequest reads the id and the body of a request.

@@ -141,18 +141,7 @@ func (s *Server) decideRequest(ctx *fasthttp.RequestCtx, r *httpRequest, from *s
 		return
 	}
 	s.config.Gate.Submit(w.alone[:]...)
-	atOnce, decided := w.takeDecision()
-	if !decided {
-		if !w.beginWait(ctx, from) {
-			return
-		}
-		if r.stream {
-			w.stream = new(stream)
-		}
-		w.park(ctx)
-		return
-	}
-	w.answerInHandler(ctx, atOnce)
+	w.answerOrWait(ctx, from)
 }
 
 // abandonConn ends the connection of a client that has left, without an answer to its request or to those

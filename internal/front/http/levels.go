@@ -35,7 +35,7 @@ func (s *Server) decideLevels(ctx *fasthttp.RequestCtx, r *httpRequest, from *se
 		return
 	}
 	s.config.Gate.SubmitGrant(&l.GrantRequest)
-	s.answerTask(ctx, w, from)
+	w.answerOrWait(ctx, from)
 }
 
 // cancelTask implements [waiterTask].

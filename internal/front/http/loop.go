@@ -67,7 +67,7 @@ func (h *connHandler) OnOpen(conn gnet.Conn) ([]byte, gnet.Action) {
 	if origin, ok := conn.Context().(*connOrigin); ok {
 		c.origin = *origin
 		if origin.secure != nil {
-			c.secure = eventloop.NewSecure(recordWriter{conn, c}, origin.secure)
+			c.secure = eventloop.NewSecure(recordWriter{c}, origin.secure)
 			_ = conn.Wake(nil) // a request may have come behind the handshake
 		}
 	} else if h.server.countOpened(peer.Source(c)) != "" { // of Embed: no listener has counted it
@@ -112,8 +112,12 @@ func (h *connHandler) OnTraffic(conn gnet.Conn) gnet.Action {
 	}
 	c.keepInput(data[done:])
 	c.discardArrived()
-	if h.server.listenersEnded.Load() {
+	c.ended = c.ended || c.secure != nil && c.secure.Ended()
+	switch {
+	case !c.ended && h.server.listenersEnded.Load():
 		c.cutIdle()
+	case c.ended && (c.leavesWithClient() || c.isFree() && !unfinished):
+		c.closing = true
 	}
 	return c.endTurn(unfinished)
 }
@@ -135,9 +139,6 @@ func (c *httpConn) endTurn(unfinished bool) gnet.Action {
 		// mostly comes while it looks.
 		go c.wake() // ends at once
 	}
-	if c.secure != nil && c.secure.Ended() {
-		c.closing = true
-	}
 	if c.mayClose() {
 		return gnet.Close
 	}
@@ -145,8 +146,13 @@ func (c *httpConn) endTurn(unfinished bool) gnet.Action {
 }
 
 // OnClose implements [gnet.EventHandler].
-func (h *connHandler) OnClose(conn gnet.Conn, _ error) gnet.Action {
-	if c, ok := conn.Context().(*httpConn); ok {
+func (h *connHandler) OnClose(conn gnet.Conn, why error) gnet.Action {
+	c, ok := conn.Context().(*httpConn)
+	switch {
+	case !ok:
+	case why == nil: // it was closed here
+		c.end()
+	case !c.answerRest(h):
 		c.end()
 	}
 	return gnet.None

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
-	"github.com/panjf2000/gnet/v2"
 	"github.com/valyala/fasthttp"
 )
 
@@ -80,6 +79,13 @@ func (c *httpConn) sendOwnRecords() {
 
 // write writes bytes of answers. What the system does not take at once is left to a goroutine.
 func (c *httpConn) write(b []byte) {
+	switch {
+	case c.broken && c.sending: // its end drops them
+		return
+	case c.broken:
+		c.dropAnswers()
+		return
+	}
 	if c.secure != nil {
 		records, ok := c.encrypt(b)
 		if !ok {
@@ -108,14 +114,20 @@ func (c *httpConn) write(b []byte) {
 	}
 }
 
-// fail ends the connection, as what was to be written cannot be.
+// fail ends the connection, as what was to be written cannot be, once what has arrived is done.
 func (c *httpConn) fail() {
-	c.closing = true
+	c.ended, c.broken = true, true
 	// What a goroutine sends the client may read all the same: it finds out how much that is.
 	if !c.sending {
-		c.undoUnsent()
+		c.dropAnswers()
 	}
-	_ = c.Conn.Close()
+	c.wake()
+}
+
+// dropAnswers is afterWriting for answers that cannot be written.
+func (c *httpConn) dropAnswers() {
+	c.undoUnsent()
+	c.afterWriting()
 }
 
 // afterWriting is called when all that there was to write is written.
@@ -225,13 +237,10 @@ func (c *httpConn) undoUnsent() {
 }
 
 // A recordWriter is what TLS writes to: what it writes is kept until write takes it.
-type recordWriter struct {
-	gnet.Conn
-	c *httpConn
-}
+type recordWriter struct{ *httpConn }
 
 // Write implements [net.Conn].
 func (r recordWriter) Write(b []byte) (int, error) {
-	r.c.records = append(r.c.records, b...)
+	r.records = append(r.records, b...)
 	return len(b), nil
 }

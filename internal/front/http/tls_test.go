@@ -12,10 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
+	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/valyala/fasthttp"
 )
 
@@ -28,12 +30,18 @@ type tlsRig struct {
 
 func newTLSRig(t *testing.T, config Config) *tlsRig {
 	t.Helper()
+	return newTLSRigOn(t, config, memory.New(memory.Config{}))
+}
+
+// newTLSRigOn is newTLSRig with a store of the test's.
+func newTLSRigOn(t *testing.T, config Config, store gate.Store) *tlsRig {
+	t.Helper()
 	r := &tlsRig{ca: certstest.New(t)}
 	config.TLS = &tlsconn.Config{
 		TLS:    r.ca.Open(certs.AuthOptional).Config("http/1.1"),
 		Failed: func(error) { r.failed.Add(1) },
 	}
-	r.rig = newRig(t, config)
+	r.rig = newRigOn(t, config, store)
 	return r
 }
 

@@ -85,37 +85,43 @@ func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender)
 	w.late, w.hasDecision, w.decidedAt, w.stream = false, false, 0, nil
 }
 
-// takeDecision returns whether a request that was submitted is decided. If not, its connection is to wait.
-// atOnce says that it was decided without the line, before Submit returned.
-func (w *waiter) takeDecision() (atOnce, decided bool) {
+// takeDecision returns whether a request was decided before Submit returned, and without the line. If not, its
+// connection is to wait.
+func (w *waiter) takeDecision() (atOnce bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	// A decision that is not in the room was made in line. A task does not tell where it was made: between
 	// Submit and here is no time to wait.
 	if w.hasDecision && (w.task != nil || w.Decision == w.room) {
-		return true, true
+		return true
 	}
-	w.late = !w.hasDecision
-	w.room = nil
-	return false, w.hasDecision
+	w.late, w.room = true, nil
+	// It may have come between Submit and here. The connection finds it when it begins to wait.
+	if w.hasDecision {
+		w.decidedAt = w.server.metrics.Now()
+	}
+	return false
 }
 
-// answerInHandler answers a request that has not waited on its connection. A hold, and what was granted after
-// waiting, is taken back if its client has left, and then there is no answer, or if the answer cannot be
-// sent.
-func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx, atOnce bool) {
-	w.leaveUser()
-	kept, waited := false, !atOnce && w.responder.mayWait()
-	if w.mustReachClient(waited) {
-		// The client may have left while the store was asked. It must not read a fencing token for a hold
-		// that was taken back, so the connection ends without an answer (docs/decisions/0022).
-		if !atOnce && (clientGone(ctx) || waited && connectionOf(ctx).hidesHangup()) {
-			w.cancel()
-			w.server.config.Budget.Release(w.charged)
-			w.server.abandonConn(ctx)
-			return
+// answerOrWait answers a request that was submitted, or has its connection wait until the result is there.
+func (w *waiter) answerOrWait(ctx *fasthttp.RequestCtx, from *sender) {
+	switch {
+	case w.takeDecision():
+		w.answerInHandler(ctx)
+	case w.beginWait(ctx, from):
+		if w.responder.stream {
+			w.stream = new(stream)
 		}
-		kept = true
+		w.park(ctx)
+	}
+}
+
+// answerInHandler answers a request that was decided at once. A hold is taken back if the answer cannot be
+// sent.
+func (w *waiter) answerInHandler(ctx *fasthttp.RequestCtx) {
+	w.leaveUser()
+	kept := w.mustReachClient(false)
+	if kept {
 		connectionOf(ctx).granted = w
 	}
 	switch {
