@@ -8,8 +8,8 @@ import (
 	"github.com/panjf2000/gnet/v2"
 )
 
-// A halfClosed connection goes on after gnet has closed it, as gnet does when a client has ended what it sends. What has
-// arrived is answered then, over a descriptor of its own.
+// A halfClosed connection goes on after gnet has closed it, as gnet does when a client has ended what it
+// sends. What has arrived is answered then, over a descriptor of its own.
 type halfClosed struct {
 	gnet.Conn // which is closed: what the handler still calls is below
 	loop      gnet.EventLoop

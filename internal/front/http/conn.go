@@ -152,7 +152,7 @@ func (c *httpConn) hidesHangup() bool {
 
 // hasInput reports whether something has come that was not answered, also if the loop has not read it yet.
 func (c *httpConn) hasInput() bool {
-	if len(c.input) > 0 || c.Conn.InboundBuffered() > 0 {
+	if len(c.input) > 0 || c.InboundBuffered() > 0 {
 		return true
 	}
 	_, inMemory := c.Conn.(peer.Watched)
@@ -187,11 +187,11 @@ func (c *httpConn) arrived() []byte {
 		data, _ := c.secure.Peek(c.secure.InboundBuffered())
 		return data
 	}
-	n := c.Conn.InboundBuffered()
+	n := c.InboundBuffered()
 	if n == 0 {
 		return nil
 	}
-	data, _ := c.Conn.Peek(n)
+	data, _ := c.Peek(n)
 	return data
 }
 
@@ -200,8 +200,8 @@ func (c *httpConn) discardArrived() {
 		_, _ = c.secure.Discard(c.secure.InboundBuffered())
 		return
 	}
-	if n := c.Conn.InboundBuffered(); n > 0 {
-		_, _ = c.Conn.Discard(n)
+	if n := c.InboundBuffered(); n > 0 {
+		_, _ = c.Discard(n)
 	}
 }
 
@@ -274,8 +274,8 @@ func (c *httpConn) refuseInput() {
 	c.endWith(ctx)
 }
 
-// answerRest has what has arrived answered on a connection that gnet is closing, as it does when its client has
-// ended what it sends, or has left. It reports false if there is nothing to answer.
+// answerRest has what has arrived answered on a connection that gnet is closing, as it does when its client
+// has ended what it sends, or has left. It reports false if there is nothing to answer.
 func (c *httpConn) answerRest(h *connHandler) bool {
 	if c.closing || c.leavesWithClient() || c.isFree() && len(c.input) == 0 {
 		return false

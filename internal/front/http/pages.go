@@ -253,11 +253,11 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 
 // noteCharged notes how many bytes of the budget an answer has that is to be written next. The connection has
 // one counter: an earlier answer of the same pipeline gives its bytes back first.
-func (c *httpConn) noteCharged(bytes int) {
-	if bytes > 0 {
+func (c *httpConn) noteCharged(size int) {
+	if size > 0 {
 		c.writeEarlier()
 		c.releaseCharged()
-		c.answerCharged = bytes
+		c.answerCharged = size
 	}
 }
 

@@ -43,7 +43,8 @@ func TestAnswersBeforeOneThatIsMadeElsewhere(t *testing.T) {
 		}
 		text, err := io.ReadAll(response.Body)
 		_ = response.Body.Close()
-		if err != nil || response.StatusCode != 200 || strings.Count(string(text), `"outcome"`) != 601 {
+		answers := strings.Count(string(text), `"outcome"`)
+		if err != nil || response.StatusCode != http.StatusOK || answers != 601 {
 			t.Fatalf("the batch is answered %d %.200q, %v", response.StatusCode, text, err)
 		}
 		c.want(200, "0")

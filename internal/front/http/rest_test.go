@@ -12,6 +12,7 @@ import (
 // endSending has a client end what it sends, with TLS as without, or break off altogether.
 var endSending = map[string]func(*testing.T, *client){
 	"ends what it sends": func(t *testing.T, c *client) {
+		t.Helper()
 		if err := c.Conn.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,6 +88,7 @@ func TestAnswersForAClientThatEndsSending(t *testing.T) {
 			t.Fatalf("%v, %v, want 302", resp, err)
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
 		c.want(200, "1")
 	})
 }

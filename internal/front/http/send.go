@@ -143,7 +143,7 @@ func (c *httpConn) afterWriting() {
 		c.cutIdle()
 	}
 	if c.closing {
-		_ = c.Conn.Close()
+		_ = c.Close()
 	}
 }
 

@@ -85,8 +85,8 @@ func (w *waiter) prepare(ctx *fasthttp.RequestCtx, r *httpRequest, from *sender)
 	w.late, w.hasDecision, w.decidedAt, w.stream = false, false, 0, nil
 }
 
-// takeDecision returns whether a request was decided before Submit returned, and without the line. If not, its
-// connection is to wait.
+// takeDecision returns whether a request was decided before Submit returned, and without the line. If not,
+// its connection is to wait.
 func (w *waiter) takeDecision() (atOnce bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
