@@ -43,7 +43,7 @@ func NewSecure(c gnet.Conn, secure *tlsconn.Connection) *Secure {
 // Receive decrypts what has come, into room that all connections of a loop share.
 func (c *Secure) Receive(room *[]byte) {
 	// At the first look something may lie within TLS, which has read on behind the handshake.
-	if c.begun && c.Conn.InboundBuffered() == 0 {
+	if c.begun && c.records.conn.InboundBuffered() == 0 {
 		return
 	}
 	c.begun = true
@@ -68,6 +68,12 @@ func (c *Secure) Receive(room *[]byte) {
 		*room = nil
 	}
 }
+
+// GoOn has the records go over another connection from now on.
+func (c *Secure) GoOn(conn gnet.Conn) { c.records.conn = conn }
+
+// OutboundBuffered implements gnet.Writer.
+func (c *Secure) OutboundBuffered() int { return c.records.conn.OutboundBuffered() }
 
 // InboundBuffered implements gnet.Reader.
 func (c *Secure) InboundBuffered() int { return len(c.plain) }

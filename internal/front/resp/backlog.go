@@ -13,7 +13,7 @@ type backlog struct {
 
 // unreadBytes is how much has come that was not answered yet.
 func (s *session) unreadBytes() int {
-	n := s.conn.InboundBuffered()
+	n := s.link().InboundBuffered()
 	if s.backlog != nil {
 		n += len(s.backlog.data) - s.backlog.read
 	}
@@ -25,14 +25,14 @@ func (s *session) peekInput(n int) ([]byte, error) {
 	if b := s.backlog; b != nil {
 		return b.data[b.read : b.read+n], nil
 	}
-	return s.conn.Peek(n)
+	return s.link().Peek(n)
 }
 
 // discardInput drops the first bytes of those that have come.
 func (s *session) discardInput(n int) {
 	b := s.backlog
 	if b == nil {
-		_, _ = s.conn.Discard(n)
+		_, _ = s.link().Discard(n)
 		return
 	}
 	b.read += n
@@ -44,8 +44,8 @@ func (s *session) discardInput(n int) {
 // discardAllInput drops everything that has come.
 func (s *session) discardAllInput() {
 	s.dropBacklog()
-	if n := s.conn.InboundBuffered(); n > 0 {
-		_, _ = s.conn.Discard(n)
+	if n := s.link().InboundBuffered(); n > 0 {
+		_, _ = s.link().Discard(n)
 	}
 }
 
@@ -67,7 +67,7 @@ func (s *session) joinInput() {
 // keepInput takes what was not answered in this round out of gnet.
 func (s *session) keepInput() {
 	b := s.backlog
-	if b == nil && s.conn.InboundBuffered() == 0 {
+	if b == nil && s.link().InboundBuffered() == 0 {
 		return
 	}
 	if b == nil {
@@ -83,11 +83,11 @@ func (s *session) keepInput() {
 
 // moveInput moves what gnet has to the end of a backlog.
 func (s *session) moveInput(b *backlog) {
-	n := s.conn.InboundBuffered()
+	n := s.link().InboundBuffered()
 	if n == 0 {
 		return
 	}
-	came, err := s.conn.Peek(n)
+	came, err := s.link().Peek(n)
 	if err != nil {
 		return // it is closed
 	}
@@ -101,5 +101,5 @@ func (s *session) moveInput(b *backlog) {
 		b.data, b.read = room, 0
 	}
 	b.data = append(b.data, came...)
-	_, _ = s.conn.Discard(n)
+	_, _ = s.link().Discard(n)
 }

@@ -19,7 +19,7 @@ const (
 // them. It reports false when the client has too many of them, and is cut.
 func (s *session) accountBuffers() bool {
 	s.keepInput()
-	in, out := s.unreadBytes(), s.conn.OutboundBuffered()
+	in, out := s.unreadBytes(), s.link().OutboundBuffered()
 	// The budget gets changes only, as most commands leave both buffers as empty as before.
 	before := s.heldOut.size()
 	s.heldOut = s.heldOut.keptFor(out)
@@ -127,7 +127,7 @@ func (s *session) armTimer(why timerPurpose, after time.Duration) {
 	round := s.round
 	s.timer = time.AfterFunc(after, func() {
 		s.due.Store(round)
-		_ = s.conn.Wake(nil)
+		s.wake()
 	})
 }
 
@@ -141,8 +141,8 @@ func (s *session) isOverdue() bool {
 	switch {
 	case why == leaving:
 		return true
-	case s.conn.OutboundBuffered() > 0 && s.sentBytes() == s.sentAt && why == sending:
-		s.countCut("client does not take its answers", "bytes", s.conn.OutboundBuffered())
+	case s.link().OutboundBuffered() > 0 && s.sentBytes() == s.sentAt && why == sending:
+		s.countCut("client does not take its answers", "bytes", s.link().OutboundBuffered())
 		return true
 	case s.loop.wakeQueue.hasSession(s): // the server is late, not the client
 	case s.waiting == nil && s.unreadBytes() > 0 && s.ran == s.ranThen && why == arriving:

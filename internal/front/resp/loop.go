@@ -1,9 +1,7 @@
 package resp
 
 import (
-	"errors"
 	"hash/maphash"
-	"io"
 	"time"
 
 	"github.com/gatehousehq/gatehouse"
@@ -153,8 +151,8 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		}
 		return gnet.Close
 	}
-	if secure != nil && secure.Ended() && !s.closed {
-		s.serveRest()
+	s.ended = s.ended || secure != nil && secure.Ended()
+	if s.isOver() {
 		return gnet.Close
 	}
 	turns.wakeNext()
@@ -163,10 +161,11 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 
 // OnClose implements [gnet.EventHandler].
 func (h *gnetHandler) OnClose(c gnet.Conn, why error) gnet.Action {
-	if s, ok := c.Context().(*session); ok {
-		if errors.Is(why, io.EOF) {
-			s.serveRest()
-		}
+	s, ok := c.Context().(*session)
+	switch {
+	case !ok:
+	case why != nil && s.goOn(c, h): // the client has ended it
+	default:
 		s.endSession()
 		if secure, ok := s.conn.(*eventloop.Secure); ok {
 			secure.Forget()

@@ -21,7 +21,7 @@ var errPushes = gatehouse.Errorf(gatehouse.CodeInvalid,
 
 // followCall has the client told the place of a call that waits.
 func (s *session) followCall(c *nativeCall) {
-	p, conn := new(pushedProgress), s.conn
+	p := new(pushedProgress)
 	s.server.progress.Store(c, p)
 	stop := s.server.config.Gate.Follow(&c.Request, func(entry gatehouse.WaiterEntry) {
 		r := replyWriter{three: true}
@@ -33,7 +33,7 @@ func (s *session) followCall(c *nativeCall) {
 		p.pending = r.out
 		p.mu.Unlock()
 		// The event loop alone writes to its connections.
-		_ = conn.Wake(nil)
+		s.wake()
 	})
 	p.mu.Lock()
 	p.stop = stop

@@ -253,7 +253,7 @@ func (s *Server) drainSessions(ctx context.Context) error {
 	}
 	for {
 		for _, session := range s.allSessions() {
-			_ = session.conn.Wake(nil)
+			session.wake()
 		}
 		select {
 		case <-s.gone:

@@ -133,19 +133,3 @@ func TestWaitingForATurnIsNotSlow(t *testing.T) {
 	late.due.Store(late.round) // the time for a command to arrive is over
 	all[1].serve(t, h)
 }
-
-// What clients send before they hang up is answered, but has a bound for all of them together.
-func TestHangUpsHaveOneBudget(t *testing.T) {
-	g := newCostlyGate(time.Millisecond)
-	_, all := newRound(g, 600, strings.Repeat(costly, 200))
-	most := int(lastShare/g.cost) + 1
-	for _, second := range []int{1, 2} {
-		for _, c := range all[300*(second-1) : 300*second] {
-			c.context.(*session).serveRest()
-		}
-		if want := second * most; g.count < want-second || g.count > want {
-			t.Errorf("those who hung up had %d commands of 1 ms, want about %d", g.count, want)
-		}
-		g.passed += lastPeriod
-	}
-}

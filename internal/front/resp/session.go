@@ -53,6 +53,7 @@ type session struct {
 	server *Server
 	loop   *loop
 	conn   gnet.Conn
+	half   atomic.Pointer[eventloop.HalfClosed] // in place of conn once gnet has closed that; mostly nil
 	number int64
 	client netip.AddrPort
 	who    *identity // what the client says about itself, under server.mu; nil while that is nothing
@@ -68,6 +69,8 @@ type session struct {
 
 	three   bool // RESP3
 	last    bool // nothing that comes is looked at any more
+	ended   bool // nothing more comes: it is over when all that has come is answered
+	broken  bool // nothing can be written: what is answered is dropped
 	closed  bool
 	heldOut bufferClass // of the buffer of what is to be sent
 
@@ -244,13 +247,21 @@ func (s *session) flushReplies() bool {
 	if cap(out) > 2*flushSize {
 		s.loop.reply.out = nil
 	}
-	if _, err := s.conn.Write(out); err != nil || s.closed {
-		return false // and endSession takes back what these answers grant: nothing of them was sent
+	if !s.broken {
+		_, err := s.link().Write(out)
+		s.broken = err != nil && s.ended
+		if err != nil && !s.ended || s.closed {
+			return false // and endSession takes back what these answers grant: nothing of them was sent
+		}
+	}
+	if s.broken {
+		s.dropReplies()
+		return true
 	}
 	s.queued += int64(len(out))
 	// The system has taken all of it in the usual case, and then there is nothing to take back. Otherwise
 	// the decisions are kept until their bytes are sent.
-	if s.conn.OutboundBuffered() > 0 {
+	if s.link().OutboundBuffered() > 0 {
 		s.trackUnsent(s.loop.unwritten)
 	} else {
 		for _, d := range s.loop.unwritten {
@@ -258,11 +269,20 @@ func (s *session) flushReplies() bool {
 		}
 	}
 	s.loop.forgetUnwritten()
-	if unsent := s.conn.OutboundBuffered(); unsent > maxUnsent {
+	if unsent := s.link().OutboundBuffered(); unsent > maxUnsent {
 		s.countCut("client does not take its answers", "bytes", unsent)
 		return false
 	}
 	return true
+}
+
+// dropReplies takes back what answers grant that cannot be written.
+func (s *session) dropReplies() {
+	for _, d := range s.loop.unwritten {
+		s.server.metrics.Hangups.Inc()
+		d.revokeDecision(s.server.config.Gate)
+	}
+	s.loop.forgetUnwritten()
 }
 
 // sentBytes is how many bytes of answers the system has taken.
@@ -270,12 +290,12 @@ func (s *session) sentBytes() int64 {
 	if c, ok := s.conn.(*eventloop.Secure); ok {
 		return c.SentBytes()
 	}
-	return s.queued - int64(s.conn.OutboundBuffered())
+	return s.queued - int64(s.link().OutboundBuffered())
 }
 
 // isQuiet reports whether nothing is on its way, in either direction.
 func (s *session) isQuiet() bool {
-	return s.waiting == nil && s.unreadBytes() == 0 && s.conn.OutboundBuffered() == 0
+	return s.waiting == nil && s.unreadBytes() == 0 && s.link().OutboundBuffered() == 0
 }
 
 // finishConnection ends the connection once the client has had the time to read the last answer. Closing at
@@ -287,7 +307,7 @@ func (s *session) finishConnection() bool {
 		return false
 	}
 	s.discardAllInput()
-	if s.conn.OutboundBuffered() > 0 {
+	if s.link().OutboundBuffered() > 0 {
 		// Not armed again while it runs: each wake-up would give a client that takes nothing more time.
 		if s.armed != sending {
 			s.armTimer(sending, s.server.config.WriteTimeout)
@@ -299,7 +319,7 @@ func (s *session) finishConnection() bool {
 	}
 	// The client sees the end after the last answer. What it sends until then is still read, so that no
 	// reset overtakes the answer.
-	if !eventloop.ShutdownWrite(s.conn) {
+	if !eventloop.ShutdownWrite(s.socket()) {
 		return false
 	}
 	s.armTimer(leaving, linger)
@@ -323,25 +343,25 @@ func (s *session) endSession() {
 	for ; s.waiting != nil; s.waiting = s.waiting.next {
 		s.abandonWaiter(s.waiting)
 	}
-	// Decisions whose answers the system took are kept: the client may have read them. Those still in the
-	// buffer are taken back, and their bytes must not be sent any more.
+	s.revokeUnsent()
+	s.dropReplies() // its own: no other session is served before it has ended
+	s.loop.wakeQueue.removeSession(s)
+	s.dropBacklog()
+	s.server.config.Budget.Release(s.heldOut.size())
+	// Last of all, since drainSessions returns as soon as the server knows of no session.
+	s.server.removeSession(s)
+}
+
+// revokeUnsent takes back what was granted by answers that are not sent. Decisions whose answers the system
+// took are kept: the client may have read them.
+func (s *session) revokeUnsent() {
 	s.forgetSent()
 	if s.newestUnsent != nil {
-		eventloop.ShutdownWrite(s.conn) // so that the answer does not go out after all
+		eventloop.ShutdownWrite(s.socket()) // so that the answer does not go out after all
 	}
 	for d := s.oldestUnsent(); d != nil; d = s.oldestUnsent() {
 		s.server.metrics.Hangups.Inc()
 		d.revokeDecision(s.server.config.Gate)
 		s.forgetOldest(d)
 	}
-	for _, d := range s.loop.unwritten { // its own: no other session is served before it has ended
-		s.server.metrics.Hangups.Inc()
-		d.revokeDecision(s.server.config.Gate)
-	}
-	s.loop.forgetUnwritten()
-	s.loop.wakeQueue.removeSession(s)
-	s.dropBacklog()
-	s.server.config.Budget.Release(s.heldOut.size())
-	// Last of all, since drainSessions returns as soon as the server knows of no session.
-	s.server.removeSession(s)
 }

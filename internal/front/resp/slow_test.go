@@ -228,10 +228,10 @@ func TestHangUpWhileTheStoreWorks(t *testing.T) {
 		wire("GH.ACQUIRE", "semaphore/far:slots", "KEY", "gone", "EXPIRES", "0", "MAXWAIT", "0"))
 	s.inHand(t, 3)
 	_ = gone.Close()
-	until(t, "it is gone", func() bool { return d.open.Load() == 0 })
 	for _, letGo := range letGo {
 		letGo()
 	}
+	until(t, "it is gone", func() bool { return d.open.Load() == 0 })
 	if err := d.gate.Drain(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -27,11 +26,6 @@ const (
 
 	// lateTime is the share of a connection behind them. It goes to commands that are always cheap.
 	lateTime = shareTime / 8
-
-	// lastShare is what clients get that send no more, because gnet closes their connections then: all of
-	// them together in each lastPeriod.
-	lastShare  = 100 * time.Millisecond
-	lastPeriod = time.Second
 )
 
 // wakePause is as long as a share, so that what is left over has half of a loop's time at most, however many
@@ -96,9 +90,6 @@ func (h *timeShare) putsOff(c *command) bool {
 // A roundBudget is the time that the sessions of one event loop have together.
 type roundBudget struct {
 	used time.Duration // of roundTime, since the loop was last known to have come back
-
-	lastBegan time.Duration // of the present lastPeriod
-	lastUsed  time.Duration // in it, of lastShare
 }
 
 // beginShare starts a share, which is late when the round's time is used up.
@@ -117,23 +108,6 @@ func (b *roundBudget) endShare(h *timeShare, now func() time.Duration) bool {
 	}
 	b.used += now() - h.begun
 	return b.used >= shareTime
-}
-
-// beginLast returns the share of a session that sends no more, and false when there is none left.
-func (b *roundBudget) beginLast(now time.Duration) (h timeShare, ok bool) {
-	h = timeShare{others: math.MaxInt, time: lastShare, begun: now}
-	if h.begun-b.lastBegan >= lastPeriod {
-		b.lastBegan, b.lastUsed = h.begun, 0
-	}
-	h.time -= b.lastUsed
-	return h, h.time > 0
-}
-
-// endLast takes what the last share of a session took off that of all.
-func (b *roundBudget) endLast(h *timeShare, now func() time.Duration) {
-	if now != nil {
-		b.lastUsed += now() - h.begun
-	}
 }
 
 // wakeQueue are the sessions of one event loop that have more to do than fitted into their share. One of them
@@ -192,7 +166,7 @@ func (t *wakeQueue) wakeNext() {
 		t.next = next
 		time.AfterFunc(wakePause, func() {
 			next.came.Store(true)
-			_ = s.conn.Wake(nil)
+			s.wake()
 		})
 	}
 }
@@ -204,23 +178,4 @@ func (t *wakeQueue) removeSession(s *session) {
 		t.next = nil
 	}
 	t.wakeNext()
-}
-
-// serveRest answers what a client has sent that sends no more. Its connection is about to be closed.
-func (s *session) serveRest() {
-	if s.last || s.waiting != nil || s.unreadBytes() == 0 {
-		return
-	}
-	l, now := s.loop, s.server.now()
-	share, ok := l.round.beginLast(now)
-	if !ok {
-		return // many hang up: what they have sent last is dropped
-	}
-	s.joinInput()
-	l.beginSession(s, now)
-	l.share = share
-	if s.answerCommands() {
-		s.flushReplies()
-	}
-	l.round.endLast(&l.share, s.server.config.Now)
 }

@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/certs"
 	"github.com/gatehousehq/gatehouse/internal/certstest"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
+	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -25,9 +27,14 @@ type tlsDoor struct {
 
 func openTLS(t *testing.T, config Config) *tlsDoor {
 	t.Helper()
+	return openTLSStore(t, config, memory.New(memory.Config{}))
+}
+
+func openTLSStore(t *testing.T, config Config, store gate.Store) *tlsDoor {
+	t.Helper()
 	ca := certstest.New(t)
 	config.TLS = &tlsconn.Config{TLS: ca.Open(certs.AuthOptional).Config()}
-	return &tlsDoor{open(t, config), ca}
+	return &tlsDoor{openStore(t, config, store), ca}
 }
 
 // dialTLS connects in one version of TLS, 0 for the newest.

@@ -135,9 +135,9 @@ func (s *session) enqueueWaiter(w *waiter) {
 func (w *waiter) setDecided() {
 	// Once the state is set, the event loop may answer and use the waiter again. Only a parked waiter needs a
 	// wake-up, since the loop still holds a submitted one.
-	conn := w.session.conn
+	s := w.session
 	if w.state.Swap(decided) == parked {
-		_ = conn.Wake(nil)
+		s.wake()
 	}
 }
 
@@ -183,33 +183,39 @@ func (w *waiter) cancelWaiter() {
 
 // hungUp reports whether the client is known to be gone at this instant.
 func (s *session) hungUp() bool {
-	if w, ok := s.conn.(peer.Watched); ok {
+	conn := s.socket()
+	if w, ok := conn.(peer.Watched); ok {
 		return w.Gone()
 	}
-	return peer.Gone(int32(s.conn.Fd())) // a descriptor
+	return peer.Gone(int32(conn.Fd())) // a descriptor
 }
 
 // hasUnread reports whether the client has sent something that the event loop has not read yet.
 func (s *session) hasUnread() bool {
-	if _, inMemory := s.conn.(peer.Watched); inMemory {
+	conn := s.socket()
+	if _, inMemory := conn.(peer.Watched); inMemory {
 		return false
 	}
-	return peer.UnreadBytes(int32(s.conn.Fd())) > 0 // a descriptor
+	return peer.UnreadBytes(int32(conn.Fd())) > 0 // a descriptor
 }
 
-// answerWaiter answers the first of the commands under way, which is decided. It reports false when the
-// client is gone.
+// answerWaiter answers the first of the commands under way, which is decided, unless the client is gone. It
+// reports false when the connection is to be closed.
 func (s *session) answerWaiter() bool {
 	w := s.waiting
 	// A client that hung up while it waited must take nothing. This is the last look at it before its
 	// answer is written; what is granted and unsent after that is taken back in endSession.
 	granted := w.mustReachClient()
-	if granted && s.hungUp() {
-		return false // endSession takes back what it was granted
-	}
+	s.ended = s.ended || granted && s.hungUp()
 	// From here on endSession must not abandon this waiter: what it was granted goes into unwritten
 	// instead.
 	s.waiting, w.next = w.next, nil
+	if s.ended {
+		// It gives back what it was granted, and the answers behind that would be taken for earlier ones.
+		s.broken = true
+		s.abandonWaiter(w)
+		return true
+	}
 	s.endProgress(w.call)
 	s.loop.counts.resumeTiming(w)
 	defer s.loop.counts.endResume()

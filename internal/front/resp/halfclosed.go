@@ -1,0 +1,65 @@
+package resp
+
+import (
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
+	"github.com/panjf2000/gnet/v2"
+)
+
+// gnet closes a connection when its client ends what it sends, or is gone. Commands that have arrived may be
+// under way then, or not looked at: one of them may give something back. So the session goes on, over a
+// descriptor of its own, until all of them are done. Only who waits in line has left it.
+
+// socket is what carries the bytes of the session as they are sent.
+func (s *session) socket() gnet.Conn {
+	if half := s.half.Load(); half != nil {
+		return half
+	}
+	return s.conn
+}
+
+// link is what the session reads from and writes to.
+func (s *session) link() gnet.Conn {
+	if _, ok := s.conn.(*eventloop.Secure); ok {
+		return s.conn
+	}
+	return s.socket()
+}
+
+// wake has the loop serve the session soon. Unlike the rest it may be called by any goroutine.
+func (s *session) wake() { _ = s.socket().Wake(nil) }
+
+// goOn has the session go on when gnet closes its connection. It reports false if there is nothing to do.
+func (s *session) goOn(conn gnet.Conn, handler gnet.EventHandler) bool {
+	if s.closed || s.last || s.leavesWithClient() || s.waiting == nil && s.unreadBytes() == 0 {
+		return false
+	}
+	// What gnet has not sent by now it will not send, or in part: nothing can follow it.
+	if conn.OutboundBuffered() > 0 {
+		s.revokeUnsent()
+		s.broken = true
+	}
+	half := eventloop.GoOn(conn, handler)
+	s.half.Store(half)
+	if secure, ok := s.conn.(*eventloop.Secure); ok {
+		secure.GoOn(half)
+	}
+	s.ended = true
+	s.wake()
+	return true
+}
+
+// isOver reports whether a session to which nothing more comes has nothing to do.
+func (s *session) isOver() bool {
+	return s.ended && (s.leavesWithClient() || s.waiting == nil && !s.loop.wakeQueue.hasSession(s))
+}
+
+// leavesWithClient reports whether a command is given up when the client has ended what it sends: one that
+// waits in line, or a list, which may search for long.
+func (s *session) leavesWithClient() bool {
+	for w := s.waiting; w != nil; w = w.next {
+		if w.alone || w.later != nil && w.later.grant == nil && w.later.cancel != nil {
+			return true
+		}
+	}
+	return false
+}
