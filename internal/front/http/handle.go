@@ -30,8 +30,11 @@ func (s *Server) handleRequest(ctx *fasthttp.RequestCtx, mayBlock bool) (done bo
 		return true
 	}
 	if isHealthAlone(ctx) {
-		s.answerHealthAlone(ctx, path, &from)
-		return true
+		// The metrics wait for their turn, as they do elsewhere.
+		if mayBlock {
+			s.answerHealthAlone(ctx, path, &from)
+		}
+		return mayBlock
 	}
 	// Much takes long to read, and to do.
 	if !mayBlock && len(ctx.Request.Body()) > eventloop.ReadSize {
