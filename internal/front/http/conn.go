@@ -238,8 +238,13 @@ func (c *httpConn) keepInput(rest []byte) {
 		array = c.charged
 		c.input = rest
 	}
-	if len(c.input) > 0 && c.isFree() && c.pace.isQuiet() {
+	// An answer may have been written before it was known what is left.
+	switch {
+	case !c.isFree():
+	case len(c.input) > 0 && c.pace.isQuiet():
 		c.pace.begin(receiving)
+	case len(c.input) == 0 && c.pace.now() == receiving:
+		c.pace.begin(idle)
 	}
 	charged := 0
 	// A request in two pieces is common, and bounded by the number of connections. Behind one that waits

@@ -117,3 +117,41 @@ func TestHalfARequestBehindAWholeOne(t *testing.T) {
 	idle.send("/counter/c/count?amount=0")
 	idle.want(200, "0")
 }
+
+// A connection is idle behind its last answer, also if that was written before it was known that nothing is
+// left.
+func TestIdleBehindAnAnswerThatFillsTheRoom(t *testing.T) {
+	r := newRig(t, Config{})
+	c, message := r.dial(t), strings.Repeat("x", 4000)
+	c.send("/event/long/send?message=" + message)
+	c.want(204, "")
+	request := "GET /event/long/wait HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	size := make(chan int)
+	r.conns.forEach(func(one *httpConn) {
+		one.addTask(func() {
+			ctx := one.loop.beginRequest(one)
+			_ = one.loop.readHead(ctx, []byte(request))
+			r.handle(ctx, false)
+			size <- len(ctx.Response.String())
+		})
+	})
+	// The last of them is the one with which the answers are written.
+	one := <-size
+	count := (flushSize + one - 1) / one
+	const begin = 10
+	if _, err := io.WriteString(c, request[:begin]); err != nil {
+		t.Fatal(err)
+	}
+	r.onLoops(t, "a part has come", func(c *httpConn) bool { return len(c.input) == begin })
+	if _, err := io.WriteString(c, request[begin:]+strings.Repeat(request, count-1)); err != nil {
+		t.Fatal(err)
+	}
+	for range count {
+		c.want(200, message)
+	}
+	doing := make(chan uint32)
+	r.conns.forEach(func(c *httpConn) { c.addTask(func() { doing <- c.pace.now() }) })
+	if got := <-doing; got != idle {
+		t.Errorf("the connection is at activity %d, want %d", got, idle)
+	}
+}
