@@ -216,3 +216,31 @@ func TestBatchWithoutRoomCountsNothing(t *testing.T) {
 		t.Errorf("a batch of one lock behind it: %s, want it granted", got)
 	}
 }
+
+// What a batch has taken of the budget in advance comes back if its client leaves before it is decided.
+func TestBatchOfAClientThatLeaves(t *testing.T) {
+	s, shared := newFar(), budget.New(0)
+	r := newRigOn(t, Config{Budget: shared}, s)
+	defer s.letGo()
+	c := r.dial(t)
+	commands := []string{`{"op":"acquire","lock":"held","key":"k"}`}
+	for range budget.Tiny / shortAnswer {
+		commands = append(commands, `{"op":"value","counter":"c"}`)
+	}
+	body := batchOf(commands...)
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\n\r\n%s", batchPath, len(body), body); err != nil {
+		t.Fatal(err)
+	}
+	s.inHand(t, 1)
+	if shared.Used() == 0 {
+		t.Error("a long batch takes nothing of the budget")
+	}
+	_ = c.Close()
+	r.untilHungUp(t)
+	s.letGo()
+	await.True(t, "the connection is closed", func() bool { return r.open.Load() == 0 })
+	if used := shared.Used(); used != 0 {
+		t.Errorf("%d bytes of the budget are taken, want 0", used)
+	}
+}

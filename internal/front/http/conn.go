@@ -282,7 +282,9 @@ func (c *httpConn) refuseInput() {
 // answerRest has what has arrived answered on a connection that gnet is closing, as it does when its client
 // has ended what it sends, or has left. It reports false if there is nothing to answer.
 func (c *httpConn) answerRest(h *connHandler) bool {
-	if c.closing || c.leavesWithClient() || c.isFree() && len(c.input) == 0 {
+	// What a goroutine has ends with an answer, which may be the last of the connection.
+	left := c.busy || c.sending || !c.closing && (c.waiter != nil || len(c.input) > 0)
+	if !left || c.leavesWithClient() {
 		return false
 	}
 	half := eventloop.GoOn(c.Conn, h)

@@ -251,17 +251,16 @@ func (s *Server) writeOverloaded(resp *fasthttp.Response, json bool) {
 	writeProblem(resp, fasthttp.StatusServiceUnavailable, errBufferedTooMuch.Error(), json)
 }
 
-// noteCharged notes how many bytes of the budget an answer has that is to be written next. The connection has
-// one counter: an earlier answer of the same pipeline gives its bytes back first.
+// noteCharged notes how many bytes of the budget an answer has that is to be written next. Those of an
+// earlier answer of the same pipeline are given back before, unless a goroutine still sends it.
 func (c *httpConn) noteCharged(size int) {
 	if size > 0 {
 		c.writeEarlier()
-		c.releaseCharged()
-		c.answerCharged = size
+		c.answerCharged += size
 	}
 }
 
-// releaseCharged gives the bytes of the last large answer back to the budget.
+// releaseCharged gives the bytes of what was written back to the budget.
 func (c *httpConn) releaseCharged() {
 	if c.answerCharged > 0 {
 		c.server.config.Budget.Release(c.answerCharged)

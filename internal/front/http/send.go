@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/valyala/fasthttp"
 )
@@ -33,11 +34,16 @@ func (c *httpConn) sendResponse(ctx *fasthttp.RequestCtx) {
 
 // sendLarge has a goroutine send an answer. Its body may be the same bytes for many, and is not copied.
 func (c *httpConn) sendLarge(ctx *fasthttp.RequestCtx, body []byte) {
+	// The end of an answer that was given up must not be followed by another.
+	if c.broken {
+		c.dropAnswers()
+		return
+	}
 	header := ctx.Response.Header.Header()
 	if c.secure == nil {
 		c.loop.ctx = nil // which has the body until that is sent
 		c.send(bytes.Clone(header), body)
-	} else if records, ok := c.encrypt(header, body); ok {
+	} else if records, ok := c.encrypt(header, body); ok && c.chargeRest(len(records)) {
 		c.send(records)
 	}
 }
@@ -79,10 +85,7 @@ func (c *httpConn) sendOwnRecords() {
 
 // write writes bytes of answers. What the system does not take at once is left to a goroutine.
 func (c *httpConn) write(b []byte) {
-	switch {
-	case c.broken && c.sending: // its end drops them
-		return
-	case c.broken:
+	if c.broken {
 		c.dropAnswers()
 		return
 	}
@@ -94,7 +97,9 @@ func (c *httpConn) write(b []byte) {
 		b = records
 	}
 	if c.sending {
-		c.send(bytes.Clone(b))
+		if c.chargeRest(len(b)) {
+			c.send(bytes.Clone(b))
+		}
 		return
 	}
 	n, err := eventloop.WriteNow(c.Conn, b)
@@ -107,27 +112,48 @@ func (c *httpConn) write(b []byte) {
 		if n > 0 {
 			c.forgetUnsent(len(c.unsent))
 		}
-		c.send(bytes.Clone(b[n:]))
+		if c.chargeRest(len(b) - n) {
+			c.send(bytes.Clone(b[n:]))
+		}
 	default:
 		c.forgetUnsent(len(c.unsent))
 		c.afterWriting()
 	}
 }
 
+// chargeRest takes from the budget what a goroutine is to send besides the answers that are charged: many
+// small ones together, or the records of a page. It ends the connection, and reports false, if there is no
+// room.
+func (c *httpConn) chargeRest(size int) (ok bool) {
+	if !c.sending {
+		size -= c.answerCharged // which has these; otherwise it has also those before
+	}
+	if size <= budget.Tiny {
+		return true
+	}
+	if !c.server.config.Budget.Take(size) {
+		c.fail()
+		return false
+	}
+	c.answerCharged += size
+	return true
+}
+
 // fail ends the connection, as what was to be written cannot be, once what has arrived is done.
 func (c *httpConn) fail() {
 	c.ended, c.broken = true, true
-	// What a goroutine sends the client may read all the same: it finds out how much that is.
-	if !c.sending {
-		c.dropAnswers()
-	}
+	c.dropAnswers()
 	c.wake()
 }
 
 // dropAnswers is afterWriting for answers that cannot be written.
 func (c *httpConn) dropAnswers() {
-	c.undoUnsent()
-	c.afterWriting()
+	// What a goroutine sends the client may read all the same: it finds out how much that is. The others are
+	// dropped with the connection.
+	if !c.sending {
+		c.undoUnsent()
+		c.afterWriting()
+	}
 }
 
 // afterWriting is called when all that there was to write is written.
@@ -143,7 +169,7 @@ func (c *httpConn) afterWriting() {
 		c.cutIdle()
 	}
 	if c.closing {
-		_ = c.Close()
+		c.wake() // it ends there, unless a goroutine still has a request of it
 	}
 }
 

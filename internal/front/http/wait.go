@@ -222,10 +222,16 @@ func (w *waiter) onHangup() {
 		return
 	}
 	w.countWaiting(w.server.metrics.Now())
-	w.server.metrics.Hangups.Inc()
 	w.stopStream()
 	w.endWait()
+	w.giveUp()
+}
+
+// giveUp ends a request whose client gets no answer, with what that has of the budget.
+func (w *waiter) giveUp() {
+	w.server.metrics.Hangups.Inc()
 	w.cancel()
+	w.server.config.Budget.Release(w.charged)
 }
 
 // countWaiting records how long the request was in line. The time after until counts as handling again.
@@ -258,8 +264,7 @@ func (w *waiter) writeAnswer() {
 	// is asked first, where that matters.
 	if w.mustReachClient(w.responder.mayWait()) {
 		if c.isGone() || w.responder.mayWait() && c.hidesHangup() {
-			w.server.metrics.Hangups.Inc()
-			w.cancel()
+			w.giveUp()
 			c.closing = true
 			return
 		}
