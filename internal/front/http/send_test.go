@@ -6,11 +6,14 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/budget"
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // Where the rest of an answer cannot be written, no other follows it.
@@ -163,4 +166,32 @@ func fillSocket(c *httpConn) {
 	for n := 1; n > 0; {
 		n, _ = eventloop.WriteNow(c.Conn, make([]byte, 64<<10))
 	}
+}
+
+// What comes behind the end of a client's TLS is not kept, however long its answer takes.
+func TestBytesBehindTheEndOfTLS(t *testing.T) {
+	letGo := make(chan struct{})
+	release := sync.OnceFunc(func() { close(letGo) })
+	defer release()
+	r := newTLSRig(t, Config{Routes: heldGuest(letGo, []byte("done"))})
+	c := r.dialTLS(t, 0)
+	c.send("/held")
+	r.onLoops(t, "a goroutine has the request", func(c *httpConn) bool { return c.busy })
+	if err := c.tls().CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	r.onLoops(t, "the end has come", func(c *httpConn) bool { return c.ended })
+	_ = c.tcp().SetWriteDeadline(time.Time{}) // CloseWrite has set it, so that nothing follows by mistake
+	if _, err := c.tcp().Write(make([]byte, 1<<20)); err != nil {
+		t.Fatal(err)
+	}
+	// All of it is read by the loop, which hears of it before it does this.
+	r.onLoops(t, "it was read", func(c *httpConn) bool { return peer.UnreadBytes(int32(c.Fd())) == 0 })
+	kept := make(chan int)
+	r.conns.forEach(func(c *httpConn) { c.addTask(func() { kept <- c.InboundBuffered() }) })
+	if n := <-kept; n != 0 {
+		t.Errorf("%d bytes are kept, want none", n)
+	}
+	release()
+	c.want(200, "done")
 }
