@@ -161,8 +161,7 @@ func (c *httpConn) hasInput() bool {
 
 // clientGone reports whether the client of a request is known to be gone at this instant.
 func clientGone(ctx *fasthttp.RequestCtx) bool {
-	c := connectionOf(ctx)
-	return c != nil && c.isGone()
+	return connectionOf(ctx).isGone()
 }
 
 // receive returns all that has come and was not answered.

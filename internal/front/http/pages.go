@@ -215,7 +215,7 @@ func writeManualPage(ctx *fasthttp.RequestCtx, page *manual.Page) {
 func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(bytes int) bool) {
 	c := connectionOf(ctx)
 	size := len(ctx.Response.Body())
-	if c == nil || size <= budget.Tiny {
+	if size <= budget.Tiny {
 		return
 	}
 	if !take(size) {
@@ -229,8 +229,7 @@ func (s *Server) chargeAnswer(ctx *fasthttp.RequestCtx, from *sender, take func(
 func (s *Server) chargeTask(ctx *fasthttp.RequestCtx, w *waiter) {
 	c := connectionOf(ctx)
 	size := len(ctx.Response.Body())
-	if c == nil || size <= budget.Tiny && w.charged == 0 {
-		s.config.Budget.Release(w.charged)
+	if size <= budget.Tiny && w.charged == 0 {
 		return
 	}
 	// A batch has taken room in advance.

@@ -26,11 +26,10 @@ func (s *Server) identify(ctx *fasthttp.RequestCtx, path []byte, from *sender) b
 		from.user = s.unknown
 		return true
 	}
-	caller := new(access.Caller) // of a connection of another sort, which counts for no user
+	caller := connectionOf(ctx).callerOf()
 	// What the connection is known by is its credentials alone, and these are judged by who sends them, too.
-	unfit := from.sendsBasic() && from.hasBrowserMark()
-	if c := connectionOf(ctx); !unfit {
-		caller = c.callerOf()
+	if from.sendsBasic() && from.hasBrowserMark() {
+		caller = new(access.Caller)
 	}
 	user, login, err := caller.Identify(s.config.Users, from.authorization,
 		func() (*access.Login, error) { return s.newLogin(ctx, from) })
