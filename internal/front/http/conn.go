@@ -113,6 +113,10 @@ func (c *httpConn) wake() { c.addTask(func() {}) }
 // runTasks calls what addTask has left for the loop. last says that no more are taken.
 func (c *httpConn) runTasks(last bool) {
 	for {
+		// Before no more are taken: what is charged or unsent belongs to a goroutine that sends from then on.
+		if last {
+			c.loop.flushAnswers()
+		}
 		c.mu.Lock()
 		tasks := c.tasks
 		c.tasks = nil
@@ -297,9 +301,9 @@ func (c *httpConn) answerRest(h *connHandler) bool {
 
 // end is called once, when the connection is closed and nothing is left to answer.
 func (c *httpConn) end() {
-	// What is decided by now is answered: a client that has closed only its half reads it.
+	// What is decided by now is answered, as long as there is a descriptor: a client that has closed only its
+	// half reads it.
 	c.runTasks(true)
-	c.loop.flushAnswers() // the last time that there is a descriptor
 	c.pace.stop()
 	c.closing = true
 	c.keepInput(nil)
