@@ -62,8 +62,8 @@ func (c *Secure) Receive(room *[]byte) {
 		c.ended = err != nil
 	}
 	// What comes behind the end is read by nobody, and the loop would keep all of it.
-	if n := c.Conn.InboundBuffered(); c.ended && n > 0 {
-		_, _ = c.Conn.Discard(n)
+	if n := c.records.conn.InboundBuffered(); c.ended && n > 0 {
+		_, _ = c.records.conn.Discard(n)
 	}
 	c.plain = data
 	// One client's much must not keep its room for as long as the loop runs.

@@ -23,24 +23,30 @@ func TestCommandsOfAClientThatLeaves(t *testing.T) {
 			s := newFar()
 			d := openStore(t, Config{}, s)
 			gone := d.dial(t)
-			commandsOfOneThatLeaves(t, s, gone, d.dial(t), func() { leave(gone.Conn.(*net.TCPConn)) })
+			commandsOfOneThatLeaves(t, s, leaver{gone, func() { leave(gone.Conn.(*net.TCPConn)) }}, d.dial(t))
 		})
 		t.Run(how+", with TLS", func(t *testing.T) {
 			s := newFar()
 			d := openTLSStore(t, Config{}, s)
 			gone := d.dialTLS(t, 0)
-			commandsOfOneThatLeaves(t, s, gone, d.dialTLS(t, 0), func() { leave(gone.tcp()) })
+			commandsOfOneThatLeaves(t, s, leaver{gone, func() { leave(gone.tcp()) }}, d.dialTLS(t, 0))
 		})
 	}
 	t.Run("ends TLS", func(t *testing.T) {
 		s := newFar()
 		d := openTLSStore(t, Config{}, s)
 		gone := d.dialTLS(t, 0)
-		commandsOfOneThatLeaves(t, s, gone, d.dialTLS(t, 0), func() { _ = gone.tls().CloseWrite() })
+		commandsOfOneThatLeaves(t, s, leaver{gone, func() { _ = gone.tls().CloseWrite() }}, d.dialTLS(t, 0))
 	})
 }
 
-func commandsOfOneThatLeaves(t *testing.T, s *farStore, gone, other *client, leave func()) {
+// A leaver leaves in some way.
+type leaver struct {
+	*client
+	leave func()
+}
+
+func commandsOfOneThatLeaves(t *testing.T, s *farStore, gone leaver, other *client) {
 	t.Helper()
 	letGo := s.hold("far")
 	const holds = 40
@@ -52,7 +58,7 @@ func commandsOfOneThatLeaves(t *testing.T, s *farStore, gone, other *client, lea
 	}
 	gone.send(text)
 	await.True(t, "the store works", func() bool { return s.under.Load() == 1 })
-	leave()
+	gone.leave()
 	letGo()
 	await.True(t, "all are released", func() bool {
 		return strings.Contains(other.ask("GH.LIST semaphore WITH DETAILS"), " holders 0 ")

@@ -135,8 +135,7 @@ func (s *session) enqueueWaiter(w *waiter) {
 func (w *waiter) setDecided() {
 	// Once the state is set, the event loop may answer and use the waiter again. Only a parked waiter needs a
 	// wake-up, since the loop still holds a submitted one.
-	s := w.session
-	if w.state.Swap(decided) == parked {
+	if s := w.session; w.state.Swap(decided) == parked {
 		s.wake()
 	}
 }
