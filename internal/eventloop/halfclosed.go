@@ -22,9 +22,9 @@ type HalfClosed struct {
 	closed    bool
 }
 
-// GoOn returns what the handler has in place of a connection that is being closed: it is called in OnClose.
-// The handler is told of it as of any other.
-func GoOn(conn gnet.Conn, handler gnet.EventHandler) *HalfClosed {
+// NewHalfClosed returns what the handler has in place of a connection that is being closed: it is called in
+// OnClose. The handler is told of it as of any other.
+func NewHalfClosed(conn gnet.Conn, handler gnet.EventHandler) *HalfClosed {
 	c := &HalfClosed{Conn: conn, loop: conn.EventLoop(), handler: handler, context: conn.Context(), fd: -1}
 	if n := conn.InboundBuffered(); n > 0 {
 		came, _ := conn.Peek(n)

@@ -73,8 +73,8 @@ func (c *Secure) Receive(room *[]byte) {
 	}
 }
 
-// GoOn has the records go over another connection from now on.
-func (c *Secure) GoOn(conn gnet.Conn) { c.records.conn = conn }
+// MoveTo has the records go over another connection from now on.
+func (c *Secure) MoveTo(conn gnet.Conn) { c.records.conn = conn }
 
 // OutboundBuffered implements gnet.Writer.
 func (c *Secure) OutboundBuffered() int { return c.records.conn.OutboundBuffered() }

@@ -32,7 +32,8 @@ import (
 //	                                                                             +--------+
 //
 // A client may end what it sends, or be gone, behind requests that have arrived: these are answered all the
-// same (answerRest), as one of them may give something back. Only who waits in line has left it then.
+// same (answerRest), as one of them may give something back, but for those behind one that waits in line, or
+// whose hold is not given.
 type httpConn struct {
 	gnet.Conn // replaced when gnet has closed it and requests are left; off the loop, connection returns it
 	server    *Server
@@ -290,7 +291,7 @@ func (c *httpConn) answerRest(h *connHandler) bool {
 	if !left || c.leavesWithClient() {
 		return false
 	}
-	half := eventloop.GoOn(c.Conn, h)
+	half := eventloop.NewHalfClosed(c.Conn, h)
 	c.mu.Lock()
 	c.Conn = half
 	c.mu.Unlock()

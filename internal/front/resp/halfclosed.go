@@ -2,12 +2,14 @@ package resp
 
 import (
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/panjf2000/gnet/v2"
 )
 
 // gnet closes a connection when its client ends what it sends, or is gone. Commands that have arrived may be
 // under way then, or not looked at: one of them may give something back. So the session goes on, over a
-// descriptor of its own, until all of them are done. Only who waits in line has left it.
+// descriptor of its own, until all of them are done, but for those behind one that waits in line, or whose
+// hold is not given.
 
 // socket is what carries the bytes of the session as they are sent.
 func (s *session) socket() gnet.Conn {
@@ -28,8 +30,27 @@ func (s *session) link() gnet.Conn {
 // wake has the loop serve the session soon. Unlike the rest it may be called by any goroutine.
 func (s *session) wake() { _ = s.socket().Wake(nil) }
 
-// goOn has the session go on when gnet closes its connection. It reports false if there is nothing to do.
-func (s *session) goOn(conn gnet.Conn, handler gnet.EventHandler) bool {
+// hungUp reports whether the client is known to be gone at this instant.
+func (s *session) hungUp() bool {
+	conn := s.socket()
+	if w, ok := conn.(peer.Watched); ok {
+		return w.Gone()
+	}
+	return peer.Gone(int32(conn.Fd())) // a descriptor
+}
+
+// hasUnread reports whether the client has sent something that the event loop has not read yet.
+func (s *session) hasUnread() bool {
+	conn := s.socket()
+	if _, inMemory := conn.(peer.Watched); inMemory {
+		return false
+	}
+	return peer.UnreadBytes(int32(conn.Fd())) > 0 // a descriptor
+}
+
+// outliveConn has the session go on when gnet closes its connection. It reports false if there is nothing to
+// do.
+func (s *session) outliveConn(conn gnet.Conn, handler gnet.EventHandler) bool {
 	if s.closed || s.last || s.leavesWithClient() || s.waiting == nil && s.unreadBytes() == 0 {
 		return false
 	}
@@ -38,10 +59,10 @@ func (s *session) goOn(conn gnet.Conn, handler gnet.EventHandler) bool {
 		s.revokeUnsent()
 		s.broken = true
 	}
-	half := eventloop.GoOn(conn, handler)
+	half := eventloop.NewHalfClosed(conn, handler)
 	s.half.Store(half)
 	if secure, ok := s.conn.(*eventloop.Secure); ok {
-		secure.GoOn(half)
+		secure.MoveTo(half)
 	}
 	s.ended = true
 	s.wake()

@@ -164,7 +164,7 @@ func (h *gnetHandler) OnClose(c gnet.Conn, why error) gnet.Action {
 	s, ok := c.Context().(*session)
 	switch {
 	case !ok:
-	case why != nil && s.goOn(c, h): // the client has ended it
+	case why != nil && s.outliveConn(c, h): // the client has ended it
 	default:
 		s.endSession()
 		if secure, ok := s.conn.(*eventloop.Secure); ok {

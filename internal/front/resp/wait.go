@@ -8,7 +8,6 @@ import (
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/params"
-	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
 // A waiter is something that is answered later, in the order of the commands. A command can be granted while
@@ -180,24 +179,6 @@ func (w *waiter) cancelWaiter() {
 	}
 }
 
-// hungUp reports whether the client is known to be gone at this instant.
-func (s *session) hungUp() bool {
-	conn := s.socket()
-	if w, ok := conn.(peer.Watched); ok {
-		return w.Gone()
-	}
-	return peer.Gone(int32(conn.Fd())) // a descriptor
-}
-
-// hasUnread reports whether the client has sent something that the event loop has not read yet.
-func (s *session) hasUnread() bool {
-	conn := s.socket()
-	if _, inMemory := conn.(peer.Watched); inMemory {
-		return false
-	}
-	return peer.UnreadBytes(int32(conn.Fd())) > 0 // a descriptor
-}
-
 // answerWaiter answers the first of the commands under way, which is decided, unless the client is gone. It
 // reports false when the connection is to be closed.
 func (s *session) answerWaiter() bool {
@@ -205,12 +186,14 @@ func (s *session) answerWaiter() bool {
 	// A client that hung up while it waited must take nothing. This is the last look at it before its
 	// answer is written; what is granted and unsent after that is taken back in endSession.
 	granted := w.mustReachClient()
-	s.ended = s.ended || granted && s.hungUp()
+	if granted && s.hungUp() {
+		return false // endSession takes back what it was granted
+	}
 	// From here on endSession must not abandon this waiter: what it was granted goes into unwritten
 	// instead.
 	s.waiting, w.next = w.next, nil
 	if s.ended {
-		// It gives back what it was granted, and the answers behind that would be taken for earlier ones.
+		// It gives tokens back, and the answers behind that would be taken for earlier ones.
 		s.broken = true
 		s.abandonWaiter(w)
 		return true
