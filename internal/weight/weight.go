@@ -10,9 +10,10 @@ import (
 // A Total is a sum of weights, in bytes, and its limit. The last tenth is kept for what must not fail, such
 // as locks. It is safe for concurrent use.
 type Total struct {
-	limit  int64
-	used   atomic.Int64
-	common atomic.Int64 // of what is used, all that may not have the last tenth
+	limit       int64
+	commonLimit int64 // of what may not have the last tenth
+	used        atomic.Int64
+	common      atomic.Int64 // of what is used, all that may not have the last tenth
 }
 
 // New returns a total with nothing in it. A limit of 0 is none.
@@ -20,7 +21,7 @@ func New(limit int64) *Total {
 	if limit <= 0 {
 		limit = math.MaxInt64
 	}
-	return &Total{limit: limit}
+	return &Total{limit: limit, commonLimit: limit - limit/10}
 }
 
 // Add adds a weight; a negative one is taken off.
@@ -47,7 +48,7 @@ func (t *Total) Limit() int64 { return t.limit }
 // Left is how much may be added. It is negative when there is more than the limit, because it was there at
 // the start.
 func (t *Total) Left() int64 {
-	return min(t.LeftKept(), t.limit-t.limit/10-t.common.Load())
+	return min(t.LeftKept(), t.commonLimit-t.common.Load())
 }
 
 // LeftKept is Left for what the last tenth is kept for.
