@@ -286,6 +286,8 @@ func (c *httpConn) refuseInput() {
 // answerRest has what has arrived answered on a connection that gnet is closing, as it does when its client
 // has ended what it sends, or has left. It reports false if there is nothing to answer.
 func (c *httpConn) answerRest(h *connHandler) bool {
+	// Who waited and is decided waits no more, and what came behind is looked at.
+	c.runTasks(false)
 	// What a goroutine has ends with an answer, which may be the last of the connection.
 	left := c.busy || c.sending || !c.closing && (c.waiter != nil || len(c.input) > 0)
 	if !left || c.leavesWithClient() {
@@ -312,15 +314,20 @@ func (c *httpConn) end() {
 		c.waiter = nil
 		w.onHangup()
 	}
-	// Otherwise the goroutine that sends does both, once it knows how much the client may have read.
-	if !c.sending {
-		c.undoUnsent()
-		c.releaseCharged()
-	}
 	c.caller.Load().End()
 	if c.secure != nil {
 		c.secure.Forget()
 	}
+	// Otherwise the goroutine that sends does this, once it knows how much the client may have read.
+	if !c.sending {
+		c.forget()
+	}
+}
+
+// forget is called once, when nothing is sent any more on a connection that is closed.
+func (c *httpConn) forget() {
+	c.undoUnsent()
+	c.releaseCharged()
 	c.server.conns.removeConn(c)
 	c.server.countClosed(peer.Source(c))
 }

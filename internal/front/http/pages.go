@@ -268,7 +268,7 @@ func (c *httpConn) releaseCharged() {
 }
 
 // answerInTurn calls answer while no other answer of its sort is made. It answers 503 if the turn does not
-// come within WriteTimeout, and does nothing for a client that has left in the meantime.
+// come within WriteTimeout.
 func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Mutex, from *sender, answer func()) {
 	if !turn.BeginWithin(context.Background(), s.config.WriteTimeout) {
 		writeProblem(&ctx.Response, fasthttp.StatusServiceUnavailable,
@@ -276,10 +276,5 @@ func (s *Server) answerInTurn(ctx *fasthttp.RequestCtx, turn budget.Mutex, from 
 		return
 	}
 	defer turn.End()
-	// A client that gave up waiting must not cost the others an answer that it will not read.
-	if clientGone(ctx) {
-		s.abandonConn(ctx)
-		return
-	}
 	answer()
 }

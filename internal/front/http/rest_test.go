@@ -6,7 +6,13 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"testing"
+
+	"github.com/gatehousehq/gatehouse"
+	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/store/memory"
+	"github.com/valyala/fasthttp"
 )
 
 // endSending has a client end what it sends, with TLS as without, or break off altogether.
@@ -77,7 +83,7 @@ func TestAnswersForAClientThatEndsSending(t *testing.T) {
 	eachTransport(t, func(t *testing.T, s *farStore, dial func() *client) {
 		t.Helper()
 		c := dial()
-		c.send("/counter/held/count", "/counter/held/count", "/", "/counter/free/count", "/counter/half")
+		c.send("/counter/held/count", "/counter/held/count", "/", "/v1/cycles", "/counter/free/count", "/counter/half")
 		s.inHand(t, 1)
 		endSending["ends what it sends"](t, c)
 		s.letGo()
@@ -89,6 +95,126 @@ func TestAnswersForAClientThatEndsSending(t *testing.T) {
 		}
 		_, _ = io.Copy(io.Discard, resp.Body)
 		_ = resp.Body.Close()
+		c.want(200, `{"cycles":[]}`)
 		c.want(200, "1")
 	})
+}
+
+// connOf returns the connection of a client.
+func (r *rig) connOf(t *testing.T, c *client) (conn *httpConn) {
+	t.Helper()
+	await.True(t, "the connection is there", func() bool {
+		r.conns.forEach(func(one *httpConn) {
+			if one.RemoteAddr().String() == c.LocalAddr().String() {
+				conn = one
+			}
+		})
+		return conn != nil
+	})
+	return conn
+}
+
+// do has a command done, and not by a client.
+func (r *rig) do(t *testing.T, kind gatehouse.Kind, name string, op gatehouse.Op) gatehouse.Decision {
+	t.Helper()
+	d, err := r.gate.Do(t.Context(), gatehouse.Key{Kind: kind, Name: name}, gatehouse.Command{Op: op})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// A client may send more than the loop reads in one go, and be gone before the first answer is written.
+func TestMuchOfAClientThatResets(t *testing.T) {
+	const count = 700
+	paths := slices.Repeat([]string{"/counter/c/count"}, count)
+	test := func(t *testing.T, r *rig, c *client) {
+		t.Helper()
+		begun, held := make(chan struct{}), make(chan struct{})
+		r.connOf(t, c).addTask(func() { close(begun); <-held })
+		<-begun
+		c.send(paths...)
+		endSending["resets"](t, c)
+		close(held)
+		await.True(t, "the connection is closed", func() bool { return r.open.Load() == 0 })
+		if d := r.do(t, gatehouse.Counter, "c", gatehouse.OpValue); d.Value != count {
+			t.Errorf("%d requests are done, want %d", d.Value, count)
+		}
+	}
+	t.Run("plain", func(t *testing.T) {
+		r := newRig(t, Config{})
+		test(t, r, r.dial(t))
+	})
+	t.Run("TLS", func(t *testing.T) {
+		r := newTLSRigOn(t, Config{}, memory.New(memory.Config{}))
+		test(t, r.rig, r.dialTLS(t, 0))
+	})
+}
+
+// A client may end what it sends between a decision and its answer. What came behind is done and answered.
+func TestRequestsBehindOneThatIsDecided(t *testing.T) {
+	r := newRig(t, Config{})
+	blocked, free := make(chan struct{}), make(chan struct{})
+	handle := r.handle
+	r.handle = func(ctx *fasthttp.RequestCtx, mayBlock bool) bool {
+		if string(ctx.Path()) == "/block" {
+			close(blocked)
+			<-free
+		}
+		return handle(ctx, mayBlock)
+	}
+	c := r.dial(t)
+	c.send("/event/e/wait", "/counter/c/count")
+	r.waiting(t, 1)
+	conn := r.connOf(t, c)
+	// The loop is held by another of its connections, so that it learns of both in one turn.
+	beside := r.dial(t)
+	for r.connOf(t, beside).loop != conn.loop {
+		beside = r.dial(t)
+	}
+	beside.send("/block")
+	<-blocked
+	r.do(t, gatehouse.Event, "e", gatehouse.OpSend)
+	await.True(t, "its answer is the loop's task", func() bool {
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		return len(conn.tasks) == 1
+	})
+	endSending["ends what it sends"](t, c)
+	close(free)
+	c.want(200, "")
+	c.want(200, "1")
+}
+
+// A client that ends what it sends while it reads its last answer counts as long as that is sent, and the end
+// of the server waits for it.
+func TestLastAnswerOfAClientThatEndsSending(t *testing.T) {
+	body := make([]byte, 16<<20) // more than the system takes
+	r := newRig(t, Config{Routes: map[string]func(*fasthttp.RequestCtx, string) error{
+		"GET /much": func(ctx *fasthttp.RequestCtx, _ string) error {
+			ctx.SetBody(body)
+			return nil
+		},
+	}})
+	c := r.dial(t)
+	conn := r.connOf(t, c)
+	_, _ = io.WriteString(c, "GET /much HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+	resp, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	endSending["ends what it sends"](t, c)
+	await.True(t, "the loop has closed the connection", func() bool {
+		conn.mu.Lock()
+		defer conn.mu.Unlock()
+		return conn.closed
+	})
+	if open := r.open.Load(); open != 1 {
+		t.Errorf("%d connections are open, want 1", open)
+	}
+	n, err := io.Copy(io.Discard, resp.Body)
+	if err != nil || n != int64(len(body)) {
+		t.Errorf("the answer has %d bytes, %v, want %d", n, err, len(body))
+	}
+	await.True(t, "the connection is closed", func() bool { return r.open.Load() == 0 })
 }

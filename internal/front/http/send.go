@@ -141,7 +141,9 @@ func (c *httpConn) chargeRest(size int) (ok bool) {
 
 // fail ends the connection, as what was to be written cannot be, once what has arrived is done.
 func (c *httpConn) fail() {
-	c.ended, c.broken = true, true
+	// Of a client that is gone something may be left to be read: the loop tells when there is no more.
+	c.ended = c.ended || !c.isGone()
+	c.broken = true
 	c.dropAnswers()
 	c.wake()
 }
@@ -227,8 +229,7 @@ func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers, holds int) {
 	if n > 0 {
 		c.forgetUnsent(holds)
 	}
-	c.undoUnsent()
-	c.releaseCharged()
+	c.forget()
 }
 
 // addUnsent notes that the next answer has a hold, which is taken back if that is not written.
