@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/await"
@@ -83,7 +85,7 @@ func TestAnswersForAClientThatEndsSending(t *testing.T) {
 	eachTransport(t, func(t *testing.T, s *farStore, dial func() *client) {
 		t.Helper()
 		c := dial()
-		c.send("/counter/held/count", "/counter/held/count", "/", "/v1/cycles", "/counter/free/count", "/counter/half")
+		c.send("/counter/held/count", "/counter/held/count", "/", "/v1/cycles", "/counter/free/count", "/half")
 		s.inHand(t, 1)
 		endSending["ends what it sends"](t, c)
 		s.letGo()
@@ -186,16 +188,24 @@ func TestRequestsBehindOneThatIsDecided(t *testing.T) {
 	c.want(200, "1")
 }
 
-// A client that ends what it sends while it reads its last answer counts as long as that is sent, and the end
-// of the server waits for it.
-func TestLastAnswerOfAClientThatEndsSending(t *testing.T) {
-	body := make([]byte, 16<<20) // more than the system takes
-	r := newRig(t, Config{Routes: map[string]func(*fasthttp.RequestCtx, string) error{
+// muchBytes is more than the system takes of an answer.
+const muchBytes = 16 << 20
+
+// muchRoute is a route with an answer of that size.
+func muchRoute() map[string]func(*fasthttp.RequestCtx, string) error {
+	body := make([]byte, muchBytes)
+	return map[string]func(*fasthttp.RequestCtx, string) error{
 		"GET /much": func(ctx *fasthttp.RequestCtx, _ string) error {
 			ctx.SetBody(body)
 			return nil
 		},
-	}})
+	}
+}
+
+// A client that ends what it sends while it reads its last answer counts as long as that is sent, and the end
+// of the server waits for it.
+func TestLastAnswerOfAClientThatEndsSending(t *testing.T) {
+	r := newRig(t, Config{Routes: muchRoute()})
 	c := r.dial(t)
 	conn := r.connOf(t, c)
 	_, _ = io.WriteString(c, "GET /much HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
@@ -213,8 +223,25 @@ func TestLastAnswerOfAClientThatEndsSending(t *testing.T) {
 		t.Errorf("%d connections are open, want 1", open)
 	}
 	n, err := io.Copy(io.Discard, resp.Body)
-	if err != nil || n != int64(len(body)) {
-		t.Errorf("the answer has %d bytes, %v, want %d", n, err, len(body))
+	if err != nil || n != muchBytes {
+		t.Errorf("the answer has %d bytes, %v, want %d", n, err, muchBytes)
 	}
 	await.True(t, "the connection is closed", func() bool { return r.open.Load() == 0 })
+}
+
+// Behind an answer that a client has not taken in time nothing is sent any more, also if the client reads on.
+func TestNothingBehindAnAnswerBrokenOff(t *testing.T) {
+	r := newRig(t, Config{Routes: muchRoute(), WriteTimeout: 100 * time.Millisecond})
+	c := r.dial(t)
+	conn := r.connOf(t, c)
+	c.send(slices.Repeat([]string{"/much"}, 20)...)
+	endSending["ends what it sends"](t, c)
+	await.True(t, "an answer is broken off", func() bool {
+		broken := make(chan bool, 1)
+		return !conn.addTask(func() { broken <- conn.broken }) || <-broken
+	})
+	text, err := io.ReadAll(c.reader)
+	if answers := bytes.Count(text, []byte("HTTP/1.1 ")); err != nil || answers != 1 {
+		t.Errorf("%d answers begin in %d bytes, %v, want 1", answers, len(text), err)
+	}
 }

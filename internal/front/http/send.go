@@ -23,7 +23,7 @@ func (c *httpConn) sendResponse(ctx *fasthttp.RequestCtx) {
 	} else if !ctx.Request.Header.IsHTTP11() {
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}
-	if body := resp.Body(); len(body) > flushSize && !resp.SkipBody {
+	if body := resp.Body(); len(body) > flushSize && !resp.SkipBody && !c.broken {
 		resp.Header.SetContentLength(len(body))
 		c.loop.flushAnswers()
 		c.sendLarge(ctx, body)
@@ -70,7 +70,7 @@ func (c *httpConn) takeRecords() []byte {
 // sendOwnRecords sends what TLS itself has to say, such as that it has other keys. What a goroutine sends
 // comes before it.
 func (c *httpConn) sendOwnRecords() {
-	if len(c.records) == 0 || c.sending {
+	if len(c.records) == 0 || c.sending || c.broken {
 		return
 	}
 	records := c.takeRecords()
