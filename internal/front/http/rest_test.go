@@ -85,7 +85,7 @@ func TestAnswersForAClientThatEndsSending(t *testing.T) {
 	eachTransport(t, func(t *testing.T, s *farStore, dial func() *client) {
 		t.Helper()
 		c := dial()
-		c.send("/counter/held/count", "/counter/held/count", "/", "/v1/cycles", "/counter/free/count", "/half")
+		c.send("/counter/held/count", "/counter/held/count", "/", "/v1/cycles", "/counter/free/count", "/ha")
 		s.inHand(t, 1)
 		endSending["ends what it sends"](t, c)
 		s.letGo()
