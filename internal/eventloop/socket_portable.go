@@ -4,12 +4,16 @@ package eventloop
 
 import (
 	"errors"
+	"net"
 
 	"github.com/panjf2000/gnet/v2"
 )
 
 // duplicate reports that a connection has no other descriptor here.
 func duplicate(int) (int, error) { return -1, errors.ErrUnsupported }
+
+// CheckSpare reports nothing here.
+func CheckSpare(net.Conn) error { return nil }
 
 // ShutdownWrite ends what is sent on the connection, and reports whether it could. Here it cannot.
 func ShutdownWrite(gnet.Conn) bool { return false }

@@ -4,6 +4,8 @@ package eventloop
 
 import (
 	"errors"
+	"net"
+	"syscall"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -11,6 +13,28 @@ import (
 
 // duplicate returns another descriptor of a connection.
 func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
+
+// CheckSpare returns an error if there is no file descriptor left, as a loop takes one of its own for a
+// connection.
+func CheckSpare(conn net.Conn) error {
+	socket, ok := conn.(syscall.Conn)
+	if !ok { // which the loop will refuse
+		return nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil // it is closed, as above
+	}
+	var failed error
+	_ = raw.Control(func(fd uintptr) {
+		var spare int
+		spare, failed = duplicate(int(fd))
+		if failed == nil {
+			_ = unix.Close(spare)
+		}
+	})
+	return failed
+}
 
 // ShutdownWrite ends what is sent on the connection, and reports whether it could.
 func ShutdownWrite(conn gnet.Conn) bool { return unix.Shutdown(conn.Fd(), unix.SHUT_WR) == nil }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 )
 
@@ -86,12 +88,31 @@ func (s *Server) enrollConn(conn net.Conn, origin connOrigin) (net.Conn, error) 
 		go s.shakeHands(conn, &origin)
 		return conn, nil
 	}
-	if _, err := s.engine.EnrollContext(conn, &origin); err != nil {
+	if err := s.enroll(conn, &origin); err != nil {
 		s.countClosed(source)
 		return nil, err
 	}
 	return conn, nil
 }
+
+// enroll hands a connection to an event loop, and closes it if that fails or else once the loop has it. While
+// there is no file descriptor left for the loop the client waits, as one does that cannot be accepted.
+func (s *Server) enroll(conn net.Conn, origin *connOrigin) error {
+	for err := eventloop.CheckSpare(conn); err != nil; err = eventloop.CheckSpare(conn) {
+		s.config.Unaccepted.Unaccepted(s.log, "HTTP", err)
+		select {
+		case <-time.After(spareInterval):
+		case <-s.handshakes.Done():
+			_ = conn.Close()
+			return err
+		}
+	}
+	_, err := s.engine.EnrollContext(conn, origin)
+	return err
+}
+
+// spareInterval is how often it is looked for a file descriptor where there was none.
+const spareInterval = 20 * time.Millisecond
 
 // countOpened counts a connection. If that is beyond the limits, it is not counted, and refusal is the
 // answer.

@@ -19,7 +19,7 @@ func (s *Server) shakeHands(conn net.Conn, origin *connOrigin) {
 	defer cancel()
 	err := origin.secure.HandshakeContext(ctx)
 	if err == nil {
-		_, err = s.engine.EnrollContext(conn, origin)
+		err = s.enroll(conn, origin)
 	}
 	if err != nil {
 		s.countClosed(source)
