@@ -13,6 +13,7 @@ import (
 
 	"github.com/gatehousehq/gatehouse"
 	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/valyala/fasthttp"
 )
@@ -215,9 +216,8 @@ func TestLastAnswerOfAClientThatEndsSending(t *testing.T) {
 	}
 	endSending["ends what it sends"](t, c)
 	await.True(t, "the loop has closed the connection", func() bool {
-		conn.mu.Lock()
-		defer conn.mu.Unlock()
-		return conn.closed
+		_, is := conn.connection().(*eventloop.HalfClosed)
+		return is
 	})
 	if open := r.open.Load(); open != 1 {
 		t.Errorf("%d connections are open, want 1", open)
