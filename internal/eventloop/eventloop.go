@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"sync/atomic"
+	"time"
 
 	"github.com/panjf2000/gnet/v2"
 )
@@ -30,6 +32,19 @@ func Start(handler gnet.EventHandler, log *slog.Logger) (*gnet.Client, error) {
 		return nil, fmt.Errorf("starting event loops: %w", err)
 	}
 	return engine, nil
+}
+
+// spareInterval is how often it is looked for a file descriptor where there was none.
+const spareInterval = 20 * time.Millisecond
+
+// AwaitDescriptor is called before a connection is handed to a loop, which takes a file descriptor of its own
+// for it. While there is none left the client waits, as one does that cannot be accepted, unless the server
+// is stopping. Each time this is complained about.
+func AwaitDescriptor(conn net.Conn, stopping *atomic.Bool, complain func(error)) {
+	for err := checkSpare(conn); err != nil && !stopping.Load(); err = checkSpare(conn) {
+		complain(err)
+		time.Sleep(spareInterval)
+	}
 }
 
 // TakeAddress returns the address of the client, which the loop forgets with that. It is called once.

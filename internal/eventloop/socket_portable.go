@@ -12,8 +12,8 @@ import (
 // duplicate reports that a connection has no other descriptor here.
 func duplicate(int) (int, error) { return -1, errors.ErrUnsupported }
 
-// CheckSpare reports nothing here.
-func CheckSpare(net.Conn) error { return nil }
+// checkSpare reports nothing here.
+func checkSpare(net.Conn) error { return nil }
 
 // ShutdownWrite ends what is sent on the connection, and reports whether it could. Here it cannot.
 func ShutdownWrite(gnet.Conn) bool { return false }

@@ -14,25 +14,22 @@ import (
 // duplicate returns another descriptor of a connection.
 func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
 
-// CheckSpare returns an error if there is no file descriptor left, as a loop takes one of its own for a
+// checkSpare returns an error if there is no file descriptor left, as a loop takes one of its own for a
 // connection.
-func CheckSpare(conn net.Conn) error {
+func checkSpare(conn net.Conn) (failed error) {
 	socket, ok := conn.(syscall.Conn)
 	if !ok { // which the loop will refuse
 		return nil
 	}
-	raw, err := socket.SyscallConn()
-	if err != nil {
-		return nil // it is closed, as above
+	if raw, err := socket.SyscallConn(); err == nil { // otherwise it is closed, as above
+		_ = raw.Control(func(fd uintptr) {
+			var spare int
+			spare, failed = duplicate(int(fd))
+			if failed == nil {
+				_ = unix.Close(spare)
+			}
+		})
 	}
-	var failed error
-	_ = raw.Control(func(fd uintptr) {
-		var spare int
-		spare, failed = duplicate(int(fd))
-		if failed == nil {
-			_ = unix.Close(spare)
-		}
-	})
 	return failed
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"time"
 
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/peer"
@@ -27,7 +26,7 @@ func (s *Server) ServeHealth(listener net.Listener) error {
 func (s *Server) serveAs(listener net.Listener, origin connOrigin) error {
 	capped := peer.CapListener(listener, peer.CapConfig{
 		Admit:  func(conn net.Conn) (net.Conn, error) { return s.enrollConn(conn, origin) },
-		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "HTTP", err) },
+		Failed: s.complain,
 	})
 	s.mu.Lock()
 	ended := s.listenersEnded.Load()
@@ -95,24 +94,15 @@ func (s *Server) enrollConn(conn net.Conn, origin connOrigin) (net.Conn, error) 
 	return conn, nil
 }
 
-// enroll hands a connection to an event loop, and closes it if that fails or else once the loop has it. While
-// there is no file descriptor left for the loop the client waits, as one does that cannot be accepted.
+// enroll hands a connection to an event loop, and closes it if that fails or else once the loop has it.
 func (s *Server) enroll(conn net.Conn, origin *connOrigin) error {
-	for err := eventloop.CheckSpare(conn); err != nil; err = eventloop.CheckSpare(conn) {
-		s.config.Unaccepted.Unaccepted(s.log, "HTTP", err)
-		select {
-		case <-time.After(spareInterval):
-		case <-s.handshakes.Done():
-			_ = conn.Close()
-			return err
-		}
-	}
+	eventloop.AwaitDescriptor(conn, &s.stopping, s.complain)
 	_, err := s.engine.EnrollContext(conn, origin)
 	return err
 }
 
-// spareInterval is how often it is looked for a file descriptor where there was none.
-const spareInterval = 20 * time.Millisecond
+// complain logs why connections cannot be accepted.
+func (s *Server) complain(why error) { s.config.Unaccepted.Unaccepted(s.log, "HTTP", why) }
 
 // countOpened counts a connection. If that is beyond the limits, it is not counted, and refusal is the
 // answer.

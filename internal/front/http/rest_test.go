@@ -166,7 +166,7 @@ func TestRequestsBehindOneThatIsDecided(t *testing.T) {
 		}
 		return handle(ctx, mayBlock)
 	}
-	r.conns.forEach(func(*httpConn) {}) // whose lock the loops take for each connection that comes from now on
+	r.conns.forEach(func(*httpConn) {}) // whose lock the loops take for each connection that comes
 	c := r.dial(t)
 	c.send("/event/e/wait", "/counter/c/count")
 	r.waiting(t, 1)
@@ -215,6 +215,7 @@ func TestLastAnswerOfAClientThatEndsSending(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = resp.Body.Close() }()
 	endSending["ends what it sends"](t, c)
 	await.True(t, "the loop has closed the connection", func() bool {
 		_, is := conn.connection().(*eventloop.HalfClosed)

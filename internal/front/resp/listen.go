@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
 	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 )
@@ -21,7 +22,7 @@ const (
 func (s *Server) Serve(listener net.Listener) error {
 	capped := peer.CapListener(listener, peer.CapConfig{
 		Admit:  s.enrollConn,
-		Failed: func(err error) { s.config.Unaccepted.Unaccepted(s.log, "RESP", err) },
+		Failed: s.complain,
 	})
 	if !s.addListener(capped) {
 		return capped.Close()
@@ -74,6 +75,7 @@ func (s *Server) refuse(answer peer.Refusal) peer.Refusal {
 
 // enroll hands a connection to an event loop. secure is its TLS, nil without.
 func (s *Server) enroll(conn net.Conn, secure *tlsconn.Connection) error {
+	eventloop.AwaitDescriptor(conn, &s.stopping, s.complain)
 	// It closes conn: the loop needs a file descriptor of its own.
 	var err error
 	if secure == nil {
@@ -83,6 +85,9 @@ func (s *Server) enroll(conn net.Conn, secure *tlsconn.Connection) error {
 	}
 	return err
 }
+
+// complain logs why connections cannot be accepted.
+func (s *Server) complain(why error) { s.config.Unaccepted.Unaccepted(s.log, "RESP", why) }
 
 // addListener notes a listener for the end, unless that has come.
 func (s *Server) addListener(listener *peer.CappedListener) bool {
