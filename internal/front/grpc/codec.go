@@ -1,6 +1,7 @@
 package grpc
 
 import (
+	"context"
 	"sync"
 
 	"google.golang.org/grpc/encoding"
@@ -33,6 +34,10 @@ func (c callCodec) Unmarshal(data mem.BufferSlice, value any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, value)
 	}
+	in.call.fault = in.turn.begin(in.ctx, data.Len())
+	if in.call.fault != nil {
+		return nil
+	}
 	// A message that came in one piece, as nearly all do, is read where it lies. Reading copies what it
 	// keeps.
 	if len(data) == 1 {
@@ -47,6 +52,8 @@ func (c callCodec) Unmarshal(data mem.BufferSlice, value any) error {
 
 // An incoming message is read into a call.
 type incoming struct {
+	ctx  context.Context // of the call
+	turn turn
 	call *capacityCall
 	read func(c *capacityCall, message []byte) error
 }

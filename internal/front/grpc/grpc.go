@@ -120,9 +120,11 @@ func (s *Server) methodDesc(
 		}
 		c := s.newCall()
 		c.user = user
+		in := &incoming{ctx: ctx, turn: turn{of: s.turns}, call: c, read: read}
+		defer in.turn.end() // when the answer is bytes, or the call has failed or panicked
 		// receive ends in callCodec.Unmarshal. A message that it cannot read is no error here: it is noted
 		// in c.fault, and answerCall counts it. An error means that no whole message came.
-		if err := receive(&incoming{c, read}); err != nil {
+		if err := receive(in); err != nil {
 			s.freeCall(c)
 			s.metrics.countCall(overGRPC, number, telemetry.Unreceived, 0)
 			return nil, err

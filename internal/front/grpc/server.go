@@ -129,6 +129,7 @@ type Server struct {
 	grpc    *grpc.Server
 	health  *health.Server
 	calls   sync.Pool
+	turns   turns // of large messages
 	conns   conns
 
 	// background are the goroutines beside the listeners, which run until cancelBackground.
@@ -195,6 +196,7 @@ func New(config Config) (*Server, error) {
 	s := &Server{
 		config: config, log: config.Log, now: config.Now,
 		core: capacity.NewServer(config.Limits), health: health.NewServer(), stopping: make(chan struct{}),
+		turns: newTurns(),
 	}
 	s.conns.sources.Most = config.ConnsPerAddress
 	s.backgroundCtx, s.cancelBackground = context.WithCancel(context.Background())
