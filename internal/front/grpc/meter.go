@@ -22,7 +22,8 @@ const (
 	// maxCalls is how many calls may be under way in the whole server. One whose message never comes costs
 	// 11 KiB.
 	maxCalls = 10_000
-	// frameCost is what is counted for each frame with a part of a message, in addition to that part.
+	// frameCost is what is counted for each call, and for each frame with a part of a message, in addition to
+	// that part.
 	frameCost = 128
 	// fieldCost is what is counted for each header field of a call, in addition to its text: what gRPC keeps
 	// of it was measured, with fields of two letters.
@@ -73,7 +74,7 @@ const (
 type connMeter struct {
 	mu       sync.Mutex
 	in, out  frameScanner
-	calls    map[uint32]int // bytes received, by stream
+	calls    map[uint32]int // bytes counted as received, by stream
 	received int            // their sum
 	headers  int            // bytes of headers of the calls with an end, which gRPC keeps as long as them
 	unsent   int            // bytes of answers that are made and not written yet
@@ -93,12 +94,14 @@ func (c *countedConn) noteReceived(piece []byte) bool {
 	m.in.scanPiece(piece, func(f frameHead) {
 		size, known := m.calls[f.stream]
 		switch {
-		// A new call. HEADERS of a known stream are trailers, which do not reset its count.
+		// A new call. HEADERS of a known stream are trailers, which do not reset its count. It costs
+		// something at once: gRPC neither answers nor ends one that comes behind its GOAWAY.
 		case f.kind == frameHeaders && !known:
 			if m.calls == nil {
 				m.calls = make(map[uint32]int)
 			}
-			m.calls[f.stream] = 0
+			m.calls[f.stream] = frameCost
+			m.received += frameCost
 		case f.kind == frameData && known:
 			// Counted when the frame's head arrives, before its bytes do.
 			m.calls[f.stream] = size + f.length + frameCost
