@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"strconv"
@@ -184,7 +185,8 @@ func (s *session) gcraThrottle(args [][]byte) {
 	case burst < 0 || times < 1:
 		s.answerError("ERR", "value is out of range, must be positive")
 		return
-	case err != nil:
+	// Go reads 1_0 as 10, and Redis does not.
+	case err != nil || bytes.IndexByte(args[4], '_') >= 0:
 		s.answerError("ERR", "value is not a valid float")
 		return
 	// Written with a not, so that NaN, which is neither below nor above anything, is refused too.
