@@ -34,28 +34,46 @@ func (c callCodec) Unmarshal(data mem.BufferSlice, value any) error {
 	if !ok {
 		return c.CodecV2.Unmarshal(data, value)
 	}
-	in.call.fault = in.turn.begin(in.ctx, data.Len())
-	if in.call.fault != nil {
+	// A large one is read in its turn, and not here: gRPC waits for the end of the call yet.
+	if data.Len() > largeMessage {
+		data.Ref()
+		in.large = data
 		return nil
 	}
-	// A message that came in one piece, as nearly all do, is read where it lies. Reading copies what it
-	// keeps.
-	if len(data) == 1 {
-		in.call.fault = in.read(in.call, data[0].ReadOnlyData())
-		return nil
-	}
-	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
-	defer whole.Free()
-	in.call.fault = in.read(in.call, whole.ReadOnlyData())
+	in.readMessage(data)
 	return nil
 }
 
 // An incoming message is read into a call.
 type incoming struct {
-	ctx  context.Context // of the call
-	turn turn
-	call *capacityCall
-	read func(c *capacityCall, message []byte) error
+	call  *capacityCall
+	read  func(c *capacityCall, message []byte) error
+	large mem.BufferSlice // a message that was not read yet
+}
+
+// readMessage reads a message, and notes in the call what is wrong with it.
+func (in *incoming) readMessage(data mem.BufferSlice) {
+	// A message that came in one piece, as nearly all do, is read where it lies. Reading copies what it
+	// keeps.
+	if len(data) == 1 {
+		in.call.fault = in.read(in.call, data[0].ReadOnlyData())
+		return
+	}
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer whole.Free()
+	in.call.fault = in.read(in.call, whole.ReadOnlyData())
+}
+
+// readLarge reads a large message in its turn, which the caller ends. It does nothing for others.
+func (in *incoming) readLarge(ctx context.Context, t *turn) {
+	if in.large == nil {
+		return
+	}
+	defer in.large.Free()
+	in.call.fault = t.begin(ctx, in.large.Len())
+	if in.call.fault == nil {
+		in.readMessage(in.large)
+	}
 }
 
 // newEncoded makes an answer of what write appends to a buffer with room for size.

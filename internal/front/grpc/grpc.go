@@ -120,15 +120,19 @@ func (s *Server) methodDesc(
 		}
 		c := s.newCall()
 		c.user = user
-		in := &incoming{ctx: ctx, turn: turn{of: s.turns}, call: c, read: read}
-		defer in.turn.end() // when the answer is bytes, or the call has failed or panicked
+		in := &incoming{call: c, read: read}
 		// receive ends in callCodec.Unmarshal. A message that it cannot read is no error here: it is noted
 		// in c.fault, and answerCall counts it. An error means that no whole message came.
 		if err := receive(in); err != nil {
+			in.large.Free()
 			s.freeCall(c)
 			s.metrics.countCall(overGRPC, number, telemetry.Unreceived, 0)
 			return nil, err
 		}
+		// Only now: receive waits until the client has ended its half of the call.
+		t := turn{of: s.turns}
+		defer t.end() // when the answer is bytes, or the call has failed or panicked
+		in.readLarge(ctx, &t)
 		end := s.beginTrace(ctx, number)
 		to, err := s.answerCall(overGRPC, number, c)
 		if end != nil {

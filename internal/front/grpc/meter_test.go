@@ -36,17 +36,8 @@ type rawClient struct {
 // newRawClient connects for the length of the test. What the server says is read and thrown away.
 func newRawClient(t *testing.T, s *tested, settings ...http2.Setting) *rawClient {
 	t.Helper()
-	conn, err := new(net.Dialer).DialContext(in(t), "tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	go func() { _, _ = io.Copy(io.Discard, conn) }() // ends with the connection
-	c := &rawClient{Conn: conn, out: bufio.NewWriter(conn), next: 1}
-	c.Framer = http2.NewFramer(c.out, nil)
-	_, _ = c.out.WriteString(http2.ClientPreface)
-	_ = c.WriteSettings(settings...)
-	c.setCalls("/doorman.Capacity/GetCapacity")
+	c := newReadingClient(t, s, settings...)
+	go func() { _, _ = io.Copy(io.Discard, c.Conn) }() // ends with the connection
 	return c
 }
 

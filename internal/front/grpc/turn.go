@@ -21,18 +21,15 @@ type turns chan struct{}
 // newTurns returns a turn for each processor. More would only wait for each other.
 func newTurns() turns { return make(turns, runtime.GOMAXPROCS(0)) }
 
-// A turn is what a message needs to be read, if it is large. It is for one call.
+// A turn is what a large message needs to be read. It is for one call.
 type turn struct {
 	of    turns
 	taken bool
 }
 
 // begin waits for the turn of a message of that size. It returns an error if the call ends first, which was
-// given up by its client, or has had its time. After it end must be called.
+// given up by its client, or has had its time.
 func (t *turn) begin(ctx context.Context, size int) error {
-	if size <= largeMessage {
-		return nil
-	}
 	select {
 	case t.of <- struct{}{}:
 		t.taken = true

@@ -45,6 +45,25 @@ func TestLargeMessagesAtOnce(t *testing.T) {
 	}
 }
 
+// A client that does not end its half of a call has no turn meanwhile.
+func TestLargeMessageWithoutEnd(t *testing.T) {
+	s := start(t, Config{ReadTimeout: time.Minute}, shared(capacity.FairShare, 100))
+	large := manyResources("x", largeMessage)
+	body := message(asked("x", large.Resource...), 0)
+	c := newRawClient(t, s)
+	for range 3 * cap(s.turns) {
+		c.begin(body, false)
+	}
+	await.True(t, "all messages have come", func() bool {
+		return s.conns.budget.Used() >= int64(3*cap(s.turns)*len(body))
+	})
+	s.ask(t, "y", large.Resource...)
+	await.True(t, "no turn is taken", func() bool { return len(s.turns) == 0 })
+	if got := s.conns.calls.Load(); got != int64(3*cap(s.turns)) {
+		t.Errorf("%d calls are under way, want %d", got, 3*cap(s.turns))
+	}
+}
+
 // While large messages have all turns, small ones are answered, and a call whose client gives up ends.
 func TestLargeMessageGivesUp(t *testing.T) {
 	s := start(t, Config{}, shared(capacity.FairShare, 100))
