@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -320,4 +321,20 @@ func TestRapidResets(t *testing.T) {
 	if n := bytes.Count(stacks, ofCall); n > maxStreams+10 {
 		t.Errorf("%d calls have a goroutine, want at most one for each call at once", n)
 	}
+}
+
+// A request for so many resources, as a client sends it that has leases.
+func manyResources(client string, n int) *doormanpb.GetCapacityRequest {
+	request := &doormanpb.GetCapacityRequest{ClientId: &client}
+	for i := range n {
+		request.Resource = append(request.Resource, &doormanpb.ResourceRequest{
+			ResourceId: new("resource-" + strconv.Itoa(i)), Priority: new(int64(1)),
+			Wants: new(float64(10)),
+			Has: &doormanpb.Lease{
+				ExpiryTime: new(time.Now().Add(time.Minute).Unix()), RefreshInterval: new(int64(5)),
+				Capacity: new(float64(10)),
+			},
+		})
+	}
+	return request
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/gatehousehq/gatehouse/capacity"
-	"github.com/gatehousehq/gatehouse/internal/front/grpc/doormanpb"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/proto"
 )
@@ -24,22 +23,6 @@ func cpu() time.Duration {
 		panic(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
-// A request for so many resources, as a client sends it that has leases.
-func manyResources(client string, n int) *doormanpb.GetCapacityRequest {
-	request := &doormanpb.GetCapacityRequest{ClientId: &client}
-	for i := range n {
-		request.Resource = append(request.Resource, &doormanpb.ResourceRequest{
-			ResourceId: new("resource-" + strconv.Itoa(i)), Priority: new(int64(1)),
-			Wants: new(float64(10)),
-			Has: &doormanpb.Lease{
-				ExpiryTime: new(time.Now().Add(time.Minute).Unix()), RefreshInterval: new(int64(5)),
-				Capacity: new(float64(10)),
-			},
-		})
-	}
-	return request
 }
 
 // The time is that of client and server together. BenchmarkHealth is what gRPC takes by itself.
