@@ -118,8 +118,7 @@ func (cmd *Command) Check(key Key) error {
 	if cmd.Keep < 0 || cmd.Keep > MaxDuration {
 		return outOfRange(key, "Keep", cmd.Keep, "0 to 100 years")
 	}
-	// Most names and holders are plain: one look at their bytes replaces the others.
-	plain := len(key.Name) > 0 && len(key.Name) <= MaxName && isPlain(key.Name)
+	plain := hasPlainName(key)
 	if !plain {
 		if bad := NameFault(key.Name); bad != "" {
 			return Errorf(CodeInvalid, "%s: name %s", key.Kind, bad)
@@ -131,6 +130,12 @@ func (cmd *Command) Check(key Key) error {
 		}
 	}
 	return cmd.checkFields(key, grammar[key.Kind][cmd.Op].fields)
+}
+
+// hasPlainName reports whether a name needs no further look: most are printable ASCII, and one look at their
+// bytes replaces the others.
+func hasPlainName(key Key) bool {
+	return len(key.Name) > 0 && len(key.Name) <= MaxName && isPlain(key.Name)
 }
 
 func (cmd *Command) checkFields(key Key, n fieldSet) error {
@@ -154,6 +159,24 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 		(!cmd.mayExtendHold() || cmd.Expires != AsAcquired) {
 		return outOfRange(key, "Expires", cmd.Expires, "0 to 100 years")
 	}
+	if err := cmd.checkAmounts(key, n); err != nil {
+		return err
+	}
+	if n&needFeedback != 0 {
+		return cmd.Feedback.check(key)
+	}
+	if cmd.Op == OpEvict || cmd.Op == OpClose {
+		return cmd.checkReason(key)
+	}
+	if len(cmd.Message) > MaxMessage {
+		return Errorf(CodeInvalid,
+			"%s: Message of %d bytes, want at most %d", key, len(cmd.Message), MaxMessage)
+	}
+	return nil
+}
+
+// checkAmounts looks at the size or the limit, and at the cost.
+func (cmd *Command) checkAmounts(key Key, n fieldSet) error {
 	// Only an acquire can leave a semaphore's size as it is. A barrier has no size in force before its
 	// first arrival.
 	keeps := cmd.Size == InForce && cmd.Op == OpAcquire
@@ -166,18 +189,8 @@ func (cmd *Command) checkFields(key Key, n fieldSet) error {
 			return err
 		}
 	}
-	if n&needFeedback != 0 {
-		return cmd.Feedback.check(key)
-	}
 	if n&needCost != 0 {
 		return cmd.checkCost(key)
-	}
-	if cmd.Op == OpEvict || cmd.Op == OpClose {
-		return cmd.checkReason(key)
-	}
-	if len(cmd.Message) > MaxMessage {
-		return Errorf(CodeInvalid,
-			"%s: Message of %d bytes, want at most %d", key, len(cmd.Message), MaxMessage)
 	}
 	return nil
 }

@@ -121,7 +121,12 @@ func (m *Member) check(alone *Command) error {
 	if m.Clip { // a cost that is clipped fits
 		alone.Cost = 1
 	}
-	return alone.Check(m.Key)
+	// The rest of alone is the same for all members, and valid.
+	rule := &grammar[m.Key.Kind][alone.Op]
+	if !rule.known || !hasPlainName(m.Key) {
+		return alone.Check(m.Key)
+	}
+	return alone.checkAmounts(m.Key, rule.fields)
 }
 
 // checkFollowing looks at what an operation on a grant that is there has.
