@@ -146,6 +146,7 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		s.loop.round.used = 0
 	}
 	if !s.serveConnection() {
+		s.last = true // it does not go on if it is found only now that the client is gone
 		if secure != nil && !s.closed {
 			secure.EndSending()
 		}
