@@ -26,7 +26,7 @@ var direction = map[string][]string{
 	"internal/etcdkey":           {"internal/etcd", "internal/etcdtest"},
 	"internal/certs":             {"internal/filewatch", "internal/smallfile", "internal/telemetry"},
 	"internal/tlsconn":           {"internal/budget"},
-	"internal/eventloop":         {"internal/tlsconn"},
+	"internal/eventloop":         {"internal/peer", "internal/tlsconn"},
 	"internal/redistest":         {"internal/await", "internal/freeport"},
 	"internal/etcdtest":          {"internal/await", "internal/etcd", "internal/freeport"},
 	"internal/election":          {"internal/backoff", "internal/etcd"},

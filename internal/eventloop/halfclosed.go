@@ -23,13 +23,15 @@ type HalfClosed struct {
 }
 
 // NewHalfClosed returns what the handler has in place of a connection that is being closed: it is called in
-// OnClose. The handler is told of it as of any other.
+// OnClose. The handler is told of it as of any other. All that has arrived is in it, also what gnet has not
+// read because it found in a write that the client is gone.
 func NewHalfClosed(conn gnet.Conn, handler gnet.EventHandler) *HalfClosed {
 	c := &HalfClosed{Conn: conn, loop: conn.EventLoop(), handler: handler, context: conn.Context(), fd: -1}
 	if n := conn.InboundBuffered(); n > 0 {
 		came, _ := conn.Peek(n)
 		c.rest = bytes.Clone(came)
 	}
+	c.rest = appendUnread(c.rest, conn.Fd())
 	if fd, err := conn.Dup(); err == nil {
 		c.fd = fd
 	}

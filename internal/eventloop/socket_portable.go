@@ -12,6 +12,9 @@ import (
 // duplicate reports that a connection has no other descriptor here.
 func duplicate(int) (int, error) { return -1, errors.ErrUnsupported }
 
+// appendUnread appends nothing here.
+func appendUnread(b []byte, _ int) []byte { return b }
+
 // checkSpare reports nothing here.
 func checkSpare(net.Conn) error { return nil }
 

@@ -5,14 +5,27 @@ package eventloop
 import (
 	"errors"
 	"net"
+	"slices"
 	"syscall"
 
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
 )
 
 // duplicate returns another descriptor of a connection.
 func duplicate(fd int) (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) }
+
+// appendUnread appends what has come on a descriptor and was not read yet.
+func appendUnread(b []byte, fd int) []byte {
+	unread := peer.UnreadBytes(int32(fd)) // a descriptor
+	if unread == 0 {
+		return b
+	}
+	b = slices.Grow(b, unread)
+	n, _ := unix.Read(fd, b[len(b):len(b)+unread])
+	return b[:len(b)+max(n, 0)]
+}
 
 // checkSpare returns an error if there is no file descriptor left, as a loop takes one of its own for a
 // connection.

@@ -51,7 +51,8 @@ func (s *session) hasUnread() bool {
 // outliveConn has the session go on when gnet closes its connection. It reports false if there is nothing to
 // do.
 func (s *session) outliveConn(conn gnet.Conn, handler gnet.EventHandler) bool {
-	if s.closed || s.last || s.leavesWithClient() || s.waiting == nil && s.unreadBytes() == 0 {
+	idle := s.waiting == nil && s.unreadBytes() == 0 && !s.hasUnread()
+	if idle || s.closed || s.last || s.leavesWithClient() {
 		return false
 	}
 	// What gnet has not sent by now it will not send, or in part: nothing can follow it.

@@ -3,10 +3,12 @@ package resp
 import (
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/store/storetest"
 )
 
 // What has arrived is done, however its client leaves while the store works on the first of it.
@@ -63,4 +65,41 @@ func commandsOfOneThatLeaves(t *testing.T, s *farStore, gone leaver, other *clie
 	await.True(t, "all are released", func() bool {
 		return strings.Contains(other.ask("GH.LIST semaphore WITH DETAILS"), " holders 0 ")
 	})
+}
+
+// The same for what the event loop has not read when it finds in a write that the client is gone.
+func TestUnreadCommandsOfAClientThatResets(t *testing.T) {
+	t.Run("without TLS", func(t *testing.T) {
+		s := storetest.NewLeftStore()
+		d := openStore(t, Config{}, s)
+		gone := d.dial(t)
+		unreadCommandsOfOneThatResets(t, s, resetter{d, gone, gone.Conn.(*net.TCPConn)}, d.dial(t))
+	})
+	t.Run("with TLS", func(t *testing.T) {
+		s := storetest.NewLeftStore()
+		d := openTLSStore(t, Config{}, s)
+		gone := d.dialTLS(t, 0)
+		unreadCommandsOfOneThatResets(t, s, resetter{d.door, gone, gone.tcp()}, d.dialTLS(t, 0))
+	})
+}
+
+// A resetter is a client of a door that resets its connection.
+type resetter struct {
+	*door
+	*client
+	conn *net.TCPConn
+}
+
+func unreadCommandsOfOneThatResets(t *testing.T, s *storetest.LeftStore, gone resetter, other *client) {
+	t.Helper()
+	const commands = 1500 // more than is read in one go, and less than the system keeps
+	sent := make(chan struct{})
+	s.Leave <- func() {
+		<-sent
+		gone.awaitReset(t, gone.conn)
+	}
+	gone.send(wire("GH.COUNT", "counter/left") + strings.Repeat(wire("GH.COUNT", "counter/c"), commands))
+	close(sent)
+	until(t, "it is gone", func() bool { return gone.last.Load() == 2 && gone.open.Load() == 1 })
+	other.want("GH.VALUE counter/c", strconv.Itoa(commands))
 }
