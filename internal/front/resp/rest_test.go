@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"strconv"
@@ -8,6 +9,11 @@ import (
 	"testing"
 
 	"github.com/gatehousehq/gatehouse/internal/await"
+	"github.com/gatehousehq/gatehouse/internal/budget"
+	"github.com/gatehousehq/gatehouse/internal/certs"
+	"github.com/gatehousehq/gatehouse/internal/certstest"
+	"github.com/gatehousehq/gatehouse/internal/eventloop"
+	"github.com/gatehousehq/gatehouse/internal/tlsconn"
 	"github.com/gatehousehq/gatehouse/store/storetest"
 )
 
@@ -102,4 +108,49 @@ func unreadCommandsOfOneThatResets(t *testing.T, s *storetest.LeftStore, gone re
 	close(sent)
 	until(t, "it is gone", func() bool { return gone.last.Load() == 2 && gone.open.Load() == 1 })
 	other.want("GH.VALUE counter/c", strconv.Itoa(commands))
+}
+
+// A brokenSocket ends its session at the first write, as gnet's connections do when the client is gone.
+type brokenSocket struct {
+	pipe
+	session *session
+	touched bool // after the end, when its descriptor may be that of another connection
+}
+
+func (c *brokenSocket) Write([]byte) (int, error) {
+	c.session.endSession()
+	return 0, errors.New("broken pipe")
+}
+
+func (c *brokenSocket) Fd() int {
+	c.touched = c.touched || c.session.closed
+	return -1
+}
+
+// A connection that ends when TLS tells its end is touched no more.
+func TestTLSConnectionThatEndsInItsLastWrite(t *testing.T) {
+	ca := certstest.New(t)
+	var listen net.ListenConfig
+	listener, err := listen.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shaken := make(chan *tlsconn.Connection, 1)
+	go func() { // ends with the handshake
+		conn, _ := listener.Accept()
+		_ = listener.Close()
+		config := &tlsconn.Config{TLS: ca.Open(certs.AuthNone).Config()}
+		secure := tlsconn.Server(conn, config, budget.New(0), "")
+		_ = secure.Handshake()
+		shaken <- secure
+	}()
+	_ = ca.Handshake((&door{address: listener.Addr().String()}).dial(t).Conn, 0)
+	c := new(brokenSocket)
+	s := newPiped(&c.pipe)
+	c.session = s
+	s.server.config.Budget = budget.New(0)
+	s.conn, s.last = eventloop.NewSecure(c, <-shaken), true
+	if s.finishConnection() || c.touched || !s.closed {
+		t.Errorf("it goes on, or was touched: %t, or did not end: %t", c.touched, !s.closed)
+	}
 }

@@ -316,6 +316,9 @@ func (s *session) finishConnection() bool {
 	}
 	if c, ok := s.conn.(*eventloop.Secure); ok {
 		c.EndSending()
+		if s.closed { // by that: its descriptor may be that of another connection now
+			return false
+		}
 	}
 	// The client sees the end after the last answer. What it sends until then is still read, so that no
 	// reset overtakes the answer.
