@@ -65,9 +65,21 @@ func (s *session) outliveConn(conn gnet.Conn, handler gnet.EventHandler) bool {
 	if secure, ok := s.conn.(*eventloop.Secure); ok {
 		secure.MoveTo(half)
 	}
-	s.ended = true
+	s.endInput()
 	s.wake()
 	return true
+}
+
+// endInput notes that nothing more comes. An answer that is made outside of the event loop is given up: it
+// may be a list, which takes long, and nobody would read it. What came behind is done.
+func (s *session) endInput() {
+	s.ended = true
+	if w := s.waiting; w != nil && w.inBackground() { // it is the only one
+		s.waiting = nil
+		s.abandonWaiter(w)
+		s.broken = true // answers behind that would be taken for earlier ones
+		s.loop.wakeQueue.addSession(s)
+	}
 }
 
 // isOver reports whether a session to which nothing more comes has nothing to do.
@@ -75,11 +87,11 @@ func (s *session) isOver() bool {
 	return s.ended && (s.leavesWithClient() || s.waiting == nil && !s.loop.wakeQueue.hasSession(s))
 }
 
-// leavesWithClient reports whether a command is given up when the client has ended what it sends: one that
-// waits in line, or a list, which may search for long.
+// leavesWithClient reports whether a command waits in line: it is given up, and all behind it, when the
+// client has ended what it sends.
 func (s *session) leavesWithClient() bool {
 	for w := s.waiting; w != nil; w = w.next {
-		if w.alone || w.later != nil && w.later.grant == nil && w.later.cancel != nil {
+		if w.alone && !w.inBackground() {
 			return true
 		}
 	}

@@ -38,6 +38,10 @@ func (s *session) answerList(args [][]byte) {
 // answerInBackground has an answer made outside of the event loop, in its turn: one at a time in all of the
 // server.
 func (s *session) answerInBackground(turn budget.Mutex, produce func(ctx context.Context, a *laterReply)) {
+	if s.ended { // as in endInput
+		s.broken = true
+		return
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	a := &laterReply{cancel: cancel}
 	a.session, a.alone, a.later = s, true, a

@@ -152,7 +152,9 @@ func (h *gnetHandler) OnTraffic(c gnet.Conn) gnet.Action {
 		}
 		return gnet.Close
 	}
-	s.ended = s.ended || secure != nil && secure.Ended()
+	if !s.ended && secure != nil && secure.Ended() {
+		s.endInput()
+	}
 	if s.isOver() {
 		return gnet.Close
 	}

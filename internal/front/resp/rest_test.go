@@ -154,3 +154,23 @@ func TestTLSConnectionThatEndsInItsLastWrite(t *testing.T) {
 		t.Errorf("it goes on, or was touched: %t, or did not end: %t", c.touched, !s.closed)
 	}
 }
+
+// What came behind a list is done, though the list is not made for a client that has left.
+func TestCommandBehindAListOfAClientThatLeaves(t *testing.T) {
+	for _, first := range []string{"GH.LIST counter", "CLIENT LIST"} {
+		t.Run(first, func(t *testing.T) {
+			d := open(t, Config{})
+			gone, other := d.dial(t), d.dial(t)
+			gone.send(first + "\r\n" + first + "\r\n" + wire("GH.COUNT", "counter/c"))
+			_ = gone.Close()
+			await.True(t, "it is counted", func() bool { return other.ask("GH.VALUE counter/c") == "1" })
+		})
+		t.Run(first+", with TLS", func(t *testing.T) {
+			d := openTLS(t, Config{})
+			gone, other := d.dialTLS(t, 0), d.dialTLS(t, 0)
+			gone.send(first + "\r\n" + first + "\r\n" + wire("GH.COUNT", "counter/c"))
+			_ = gone.tls().CloseWrite()
+			await.True(t, "it is counted", func() bool { return other.ask("GH.VALUE counter/c") == "1" })
+		})
+	}
+}

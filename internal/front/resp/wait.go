@@ -141,6 +141,11 @@ func (w *waiter) setDecided() {
 
 func (w *waiter) isDecided() bool { return w.state.Load() == decided }
 
+// inBackground reports whether the answer is made outside of the event loop. No other is under way then.
+func (w *waiter) inBackground() bool {
+	return w.later != nil && w.later.grant == nil && w.later.cancel != nil
+}
+
 // concerns reports whether a waiter is about a controller.
 func (w *waiter) concerns(key gatehouse.Key) bool {
 	return w.call != nil && w.call.shownKey() == key || w.batch != nil && w.batch.key == key ||
