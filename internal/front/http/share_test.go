@@ -4,14 +4,18 @@ import (
 	"bytes"
 	"crypto/tls"
 	"io"
+	"log/slog"
+	"net"
 	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/gate"
 	"github.com/gatehousehq/gatehouse/internal/await"
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
+	"github.com/gatehousehq/gatehouse/store/memory"
 	"github.com/valyala/fasthttp"
 )
 
@@ -140,5 +144,26 @@ func TestTLSEndsWithoutRoom(t *testing.T) {
 	const alert = 21
 	if end := bytes.TrimLeft(read, "x"); err != nil || len(end) == 0 || end[0] != alert {
 		t.Errorf("%d bytes, %v, end with %v, want an alert", len(read), err, end)
+	}
+}
+
+// Serve that comes behind Shutdown is no failure, also if the process has closed the listener by then.
+func TestServeBehindShutdown(t *testing.T) {
+	server, err := New(Config{
+		Gate: gate.New(memory.New(memory.Config{}), gate.Config{}), Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	if err := server.Serve(listener); err != nil {
+		t.Error(err)
 	}
 }

@@ -201,7 +201,8 @@ func (s *Server) Serve(listener net.Listener) error {
 		s.registry.makeRoom()
 	}})
 	if !s.setListener(capped) {
-		return capped.Close()
+		_ = capped.Close() // whoever called Shutdown may have closed it
+		return nil
 	}
 	defer s.conns.Done()
 	// Closed before Done: the workers that rest end then, and Shutdown waits for them.

@@ -172,3 +172,25 @@ func delay(t *testing.T, answer string) time.Duration {
 	}
 	return time.Duration(seconds * float64(time.Second))
 }
+
+// Serve that comes behind Shutdown is no failure, also if the process has closed the listener by then.
+func TestServeBehindShutdown(t *testing.T) {
+	server, err := jarl.New(jarl.Config{
+		Gate: gate.New(memory.New(memory.Config{}), gate.Config{}), Log: slog.New(slog.DiscardHandler),
+		Limit: jarl.PaceLimit{Name: "p", Requests: 1, Period: time.Second},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tcp, err := jarl.Listen(t.Context(), "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = tcp.Close()
+	if err := server.Serve(tcp); err != nil {
+		t.Error(err)
+	}
+}

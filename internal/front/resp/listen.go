@@ -25,7 +25,8 @@ func (s *Server) Serve(listener net.Listener) error {
 		Failed: s.complain,
 	})
 	if !s.addListener(capped) {
-		return capped.Close()
+		_ = capped.Close() // whoever called Shutdown may have closed it
+		return nil
 	}
 	defer s.serving.Done()
 	for {

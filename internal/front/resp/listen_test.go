@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/gatehousehq/gatehouse/store/memory"
 )
 
 // An odd listener has connections that cannot be served, as they cannot when the process has no file
@@ -43,5 +45,21 @@ func TestConnectionsThatCannotBeServed(t *testing.T) {
 	d.shut(t)
 	if err := <-served; err != nil {
 		t.Errorf("Serve = %v, want nil", err)
+	}
+}
+
+// Serve that comes behind Shutdown is no failure, also if the process has closed the listener by then.
+func TestServeBehindShutdown(t *testing.T) {
+	d := newDoor(t, Config{}, memory.New(memory.Config{}))
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.Close()
+	if err := d.Serve(listener); err != nil {
+		t.Error(err)
 	}
 }
