@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/panjf2000/gnet/v2"
 )
 
@@ -45,6 +46,23 @@ func AwaitDescriptor(conn net.Conn, stopping *atomic.Bool, complain func(error))
 		complain(err)
 		time.Sleep(spareInterval)
 	}
+}
+
+// IsGone reports whether the client of a connection is known to be gone at this instant. A connection in
+// memory, or one that is half closed, knows it itself.
+func IsGone(conn gnet.Conn) bool {
+	if watched, ok := conn.(peer.Watched); ok {
+		return watched.Gone()
+	}
+	return peer.Gone(int32(conn.Fd())) // a descriptor
+}
+
+// UnreadBytes is how many bytes have come on a connection that its loop has not read yet.
+func UnreadBytes(conn gnet.Conn) int {
+	if _, ok := conn.(peer.Watched); ok { // of those all has been read
+		return 0
+	}
+	return peer.UnreadBytes(int32(conn.Fd())) // a descriptor
 }
 
 // TakeAddress returns the address of the client, which the loop forgets with that. It is called once.

@@ -229,7 +229,7 @@ func (s *Store) ServesAtOnce(store any) bool { return store == any(s) && s.journ
 // ServeAtOnce serves turns at one instant, as Apply does, if that is simple: the name is known, there is room
 // for all that they may keep, and no journal. It reports false if it is not, and has done nothing then.
 func (s *Store) ServeAtOnce(key gatehouse.Key, turns []control.Turn) (served bool) {
-	if s.journal != nil || !s.hasPlenty(key.Kind, len(turns)) {
+	if s.journal != nil || !s.hasAmpleRoom(key.Kind, len(turns)) {
 		return false
 	}
 	hash := s.hashOf(key)

@@ -77,16 +77,16 @@ func (s *Store) roomFor(kind gatehouse.Kind) control.Room {
 
 // scarceRoom is roomFor, but nil when so many turns are sure to have the room that they need.
 func (s *Store) scarceRoom(kind gatehouse.Kind, turns int) *control.Room {
-	if s.hasPlenty(kind, turns) {
+	if s.hasAmpleRoom(kind, turns) {
 		return nil
 	}
 	room := s.roomFor(kind)
 	return &room
 }
 
-// hasPlenty reports whether so many turns are sure to have the room that they need. Measuring each turn costs
-// time, so it is done only near a bound, or for queues that may add much.
-func (s *Store) hasPlenty(kind gatehouse.Kind, turns int) bool {
+// hasAmpleRoom reports whether so many turns are sure to have the room that they need. Measuring each turn
+// costs time, so it is done only near a bound, or for queues that may add much.
+func (s *Store) hasAmpleRoom(kind gatehouse.Kind, turns int) bool {
 	return turns <= carefulQueue && s.memoryLeft(kind) >= s.memory.Limit()/carefulDivisor &&
 		(!isHeld(kind) || s.holderCount.Load() <= s.maxHolders/2)
 }

@@ -141,27 +141,19 @@ func (c *httpConn) connection() gnet.Conn {
 
 // isGone reports whether the client is known to be gone at this instant.
 func (c *httpConn) isGone() bool {
-	conn := c.connection()
-	if watched, ok := conn.(peer.Watched); ok {
-		return watched.Gone()
-	}
-	return peer.Gone(int32(conn.Fd())) // a descriptor
+	return eventloop.IsGone(c.connection())
 }
 
 // hidesHangup reports whether a client has sent so much behind its request that its hang-up may be unseen: it
 // comes behind what was not read yet.
 func (c *httpConn) hidesHangup() bool {
 	_, inMemory := c.Conn.(peer.Watched)
-	return !inMemory && len(c.input)+peer.UnreadBytes(int32(c.Fd())) > maxBehind // a descriptor
+	return !inMemory && len(c.input)+eventloop.UnreadBytes(c.Conn) > maxBehind
 }
 
 // hasInput reports whether something has come that was not answered, also if the loop has not read it yet.
 func (c *httpConn) hasInput() bool {
-	if len(c.input) > 0 || c.InboundBuffered() > 0 {
-		return true
-	}
-	_, inMemory := c.Conn.(peer.Watched)
-	return !inMemory && peer.UnreadBytes(int32(c.Fd())) > 0 // a descriptor
+	return len(c.input) > 0 || c.InboundBuffered() > 0 || eventloop.UnreadBytes(c.Conn) > 0
 }
 
 // clientGone reports whether the client of a request is known to be gone at this instant.
@@ -320,12 +312,12 @@ func (c *httpConn) end() {
 	}
 	// Otherwise the goroutine that sends does this, once it knows how much the client may have read.
 	if !c.sending {
-		c.forget()
+		c.forgetConn()
 	}
 }
 
-// forget is called once, when nothing is sent any more on a connection that is closed.
-func (c *httpConn) forget() {
+// forgetConn is called once, when nothing is sent any more on a connection that is closed.
+func (c *httpConn) forgetConn() {
 	c.undoUnsent()
 	c.releaseCharged()
 	c.server.conns.removeConn(c)

@@ -23,7 +23,7 @@ func (c *httpConn) sendResponse(ctx *fasthttp.RequestCtx) {
 	} else if !ctx.Request.Header.IsHTTP11() {
 		resp.Header.Set(fasthttp.HeaderConnection, "keep-alive")
 	}
-	if body := resp.Body(); len(body) > flushSize && !resp.SkipBody && !c.broken {
+	if body := resp.Body(); len(body) > flushSize && !resp.SkipBody {
 		resp.Header.SetContentLength(len(body))
 		c.loop.flushAnswers()
 		c.sendLarge(ctx, body)
@@ -229,7 +229,7 @@ func (c *httpConn) sendQueue(conn net.Conn, queue net.Buffers, holds int) {
 	if n > 0 {
 		c.forgetUnsent(holds)
 	}
-	c.forget()
+	c.forgetConn()
 }
 
 // addUnsent notes that the next answer has a hold, which is taken back if that is not written.

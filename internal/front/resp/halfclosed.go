@@ -2,7 +2,6 @@ package resp
 
 import (
 	"github.com/gatehousehq/gatehouse/internal/eventloop"
-	"github.com/gatehousehq/gatehouse/internal/peer"
 	"github.com/panjf2000/gnet/v2"
 )
 
@@ -31,22 +30,10 @@ func (s *session) link() gnet.Conn {
 func (s *session) wake() { _ = s.socket().Wake(nil) }
 
 // hungUp reports whether the client is known to be gone at this instant.
-func (s *session) hungUp() bool {
-	conn := s.socket()
-	if w, ok := conn.(peer.Watched); ok {
-		return w.Gone()
-	}
-	return peer.Gone(int32(conn.Fd())) // a descriptor
-}
+func (s *session) hungUp() bool { return eventloop.IsGone(s.socket()) }
 
 // hasUnread reports whether the client has sent something that the event loop has not read yet.
-func (s *session) hasUnread() bool {
-	conn := s.socket()
-	if _, inMemory := conn.(peer.Watched); inMemory {
-		return false
-	}
-	return peer.UnreadBytes(int32(conn.Fd())) > 0 // a descriptor
-}
+func (s *session) hasUnread() bool { return eventloop.UnreadBytes(s.socket()) > 0 }
 
 // outliveConn has the session go on when gnet closes its connection. It reports false if there is nothing to
 // do.
