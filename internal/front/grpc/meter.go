@@ -219,9 +219,10 @@ func (c *countedConn) noteKept(headers, unsent int) {
 	}
 }
 
-// cutConn closes a connection whose client goes beyond the limits. gRPC then closes c itself, which ends its
-// being counted.
+// cutConn closes a connection whose client goes beyond the limits. What it has kept is counted no more: gRPC
+// drops it as it closes c in its turn.
 func (c *countedConn) cutConn() {
+	c.forgetCalls()
 	c.conns.cuts.Add(1)
 	c.conns.slow.Inc()
 	_ = c.Conn.Close()
